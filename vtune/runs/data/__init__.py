@@ -1,4 +1,4 @@
 """`vtune data`: make, import, export, index, search, inspect and check samples and traces.
 
-Formats are in `vtune/data/`; here they are read and written file by file, with a list of what was left out.
+Formats are in `vtune/data/`; this package reads and writes them file by file, listing what was left out.
 """

@@ -21,13 +21,13 @@ def make_coco(
     """Write samples of COCO annotations to `out`, and cold-start traces of them.
 
     Returns:
-        `file`, `rows`, `by_source`; `passed_over`, what nothing is asked about, by reason; and with `traces`
-        what `make_box_traces` returns.
+        `file`, `rows`, `by_source`; `passed_over`, counts of what no question is asked about, by reason; and
+        with `traces` the result of `make_box_traces`.
 
     Raises:
-        RecipeError: If an output cannot be written, or is what is read.
-        DataError: If annotations or photographs are missing or broken, or nothing can be asked about them, or
-            no trace can be made of the samples, which are there then.
+        RecipeError: If an output cannot be written, or is also an input.
+        DataError: If annotations or photographs are missing or broken, nothing can be asked about them, or no
+            trace can be made from the samples (which are already written then).
     """
     for option, path in (("--out", out), ("--traces", traces)):
         if path is not None:

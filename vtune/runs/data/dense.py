@@ -16,23 +16,24 @@ if TYPE_CHECKING:
 def index_dense(
     corpus: Path, out: Path, *, encoder: str, family: str, method: "Method | None" = None
 ) -> dict[str, Any]:
-    """Build a dense index of passages; `out` is there completely or not at all.
+    """Build a dense index of passages; `out` appears only when complete.
 
-    What an interrupted build has embedded is kept in `.OUT.partial`; the same command continues from there.
+    The embeddings of an interrupted build are kept in `.OUT.partial`; the same command continues from there.
 
     Args:
-        corpus: As `index_passages` takes it.
-        out: Folder to write; must not be there.
-        encoder: Folder or hub name of the model that embeds; on a GPU where there is one.
-        family: Whose way of reading texts it was trained with, a key of `vtune.models.encoder.FAMILIES`.
-        method: How it will be searched; None decides by the number of passages.
+        corpus: As in `index_passages`.
+        out: Folder to write; must not exist.
+        encoder: Folder or hub name of the embedding model; uses a GPU if there is one.
+        family: Family whose text format it was trained with, a key of `vtune.models.encoder.FAMILIES`.
+        method: Search method; None decides by the number of passages.
 
     Returns:
         `kind`, `passages`, `width`, `method`, `part`, `encoder`, `out`, `bytes`.
 
     Raises:
-        RecipeError: If `out` is there, no such family is known, or the build was begun in another way.
-        DataError: If the encoder cannot be loaded, a row has no text, or the corpus changed meanwhile.
+        RecipeError: If `out` exists, the family is unknown, or the build was begun with other settings.
+        DataError: If the encoder cannot be loaded, a row has no text, or the corpus has changed in the
+            meantime.
         MissingExtra: If usearch is not installed.
     """
     try:

@@ -12,11 +12,11 @@ _FOUR_NUMBERS = re.compile(r"\s*\[\s*-?[0-9.]+(?:\s*,\s*-?[0-9.]+){3}\s*\]\s*")
 
 
 def doubts(sample: Sample, options: Options) -> Iterator[str]:
-    """What somebody should look at, with the remedy: the end of "3 rows with …".
+    """What the user should check, with the fix: the end of "3 rows with …".
 
     Args:
-        sample: As it is written.
-        options: Of the import; what the caller says is not in doubt.
+        sample: As written.
+        options: Options of the import; what the caller states is not doubted.
     """
     if options.tools is None and (unoffered := _unoffered(sample)):
         yield (
@@ -41,8 +41,8 @@ def doubts(sample: Sample, options: Options) -> Iterator[str]:
 
 
 def _unoffered(sample: Sample) -> list[str]:
-    """The tools that verl would give to an agent of the row, less those that the sample offers."""
+    """The tools that verl would give an agent for the row, except those that the sample offers."""
     asked = sample.extra.get("tools_kwargs")
-    # In Parquet a struct has the tools of all rows, null where a row does not have them.
+    # In Parquet the struct has the tools of all rows, with nulls for those that a row lacks.
     names = [name for name, value in asked.items() if value is not None] if isinstance(asked, Mapping) else []
     return [name for name in names if name not in sample.tools]

@@ -25,28 +25,27 @@ def export_data(
 ) -> dict[str, Any]:
     """Write a file of samples, or of traces, in another format, with its pictures inside.
 
-    What it has no column for is kept beside them (in ours: as `vtune`), so an import brings it all back: what
-    a user's own format has written is read again before the file gets its name. A row that the format cannot
-    hold is left out and listed.
+    What the format has no column for is stored in extra ones (`vtune` in built-in formats), so that an import
+    restores everything; output of a custom format is read back to verify this before the file gets its name.
+    A row that the format cannot hold is left out and listed.
 
     Args:
-        name: A format that is written, or an alias of it.
-        path: File of samples, or of traces: of what the format makes.
+        name: A format that can be written, or an alias.
+        path: File of samples or of traces, whichever the format makes.
         out: File to write; it appears when it is complete.
         strict: Stop at the first row that the format cannot hold instead, and write nothing.
-        show: Whether to print on stderr how many rows there were.
+        show: Whether to print the number of rows on stderr.
 
     Returns:
-        `file`; `layout`, the name; `rows` of it; `problems`, the rows that were left out, and
+        `file`; `layout`, the format's name; `rows` written; `problems`, the rows left out, and
         `problems_file`, which has a line for each.
 
     Raises:
-        RecipeError: If there is no such format, it is only read, or `out` cannot be written, is what is read,
-            or has the name of another kind of file.
-        DataError: At the first row that cannot be read, if the format can hold no row, at the first that does
-            not come back from a user's own format, or, with `strict`, at the first that it cannot hold; no
-            file is left.
-        BrokenPart: If a format of a user's own gives what is not a row, or breaks when it reads again.
+        RecipeError: If there is no such format, it cannot be written, or `out` cannot be written, is the
+            input, or has the ending of another kind of file.
+        DataError: At the first row that cannot be read, that a custom format does not restore, or, with
+            `strict`, that the format cannot hold; or if it can hold no row. No file is left.
+        BrokenPart: If a custom format returns something that is not a row, or fails when reading back.
     """
     writer, plain = writer_of(name), plain_name(name)
     if writer.columns is None and out.suffix != ".jsonl":
@@ -54,14 +53,14 @@ def export_data(
             f"{out} does not end in .jsonl, but `{name}` writes JSON lines", fix="give --out another name"
         )
     if writer.columns is not None and out.suffix.lower() in OTHER_FORMATS:
-        # Trainers read a file as its name says.
+        # Trainers choose the reader by the file's ending.
         raise RecipeError(f"{out} ends in {out.suffix}, but `{name}` writes Parquet", fix="call it .parquet")
     check_file_output(out, inputs=[path])
     problems: list[Problem] = []
     found = _rows(plain, writer, path, None if strict else problems, show=show)
 
     def check(partial: Path) -> None:
-        if plain not in OURS[FORMATS.kind]:  # ours are tried with all that a record may say
+        if plain not in OURS[FORMATS.kind]:  # built-in formats are tested with every kind of record
             check_comes_back(plain, path, {problem["row"] for problem in problems}, partial, out)
 
     if writer.columns is None:
@@ -75,14 +74,14 @@ def export_data(
 def _rows(
     name: str, writer: Writer, path: Path, problems: list[Problem] | None, *, show: bool
 ) -> Iterator[Row]:
-    """The rows of a format.
+    """The rows in a format.
 
     Args:
-        name: Its key of `FORMATS`.
-        writer: How it is written.
-        path: What is read.
-        problems: Takes the rows that the format cannot hold; None: the first of them is an error.
-        show: Whether to print how many rows there were.
+        name: Its key in `FORMATS`.
+        writer: Its writer.
+        path: The file to read.
+        problems: Receives the rows that the format cannot hold; None: the first of them is raised.
+        show: Whether to print the number of rows.
     """
     samples = FORMATS[name].makes == "samples"
     records: Iterator[Any] = read_samples(path) if samples else read_trajectories(path)
@@ -117,7 +116,7 @@ def _line(name: str, row: Row) -> str:
     """A row as JSON.
 
     Raises:
-        BrokenPart: If a format of a user's own gave what JSON cannot hold.
+        BrokenPart: If a custom format returned something that JSON cannot represent.
     """
     try:
         return json.dumps(row, ensure_ascii=False, allow_nan=False)

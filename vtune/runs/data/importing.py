@@ -42,28 +42,28 @@ def import_data(
 ) -> dict[str, Any]:
     """Read files of a published layout and write one file of samples, or of traces, with their pictures.
 
-    An odd row is left out and listed with its file, its row and the remedy: one that cannot be read, or
-    that `vtune data validate` would find bad.
+    Bad rows, which cannot be read or would fail `vtune data validate`, are left out and listed with file, row
+    and fix.
 
     Args:
         name: A key of `FORMATS`.
         paths: Files or folders.
         out: Parquet file to write; it appears when it is complete.
         options: What the caller says about the rows.
-        strict: Stop at the first odd row instead, and write nothing.
-        show: Whether to print on stderr how many rows there were.
+        strict: Stop at the first bad row instead, and write nothing.
+        show: Whether to print the number of rows on stderr.
 
     Returns:
-        `file`; `makes`, samples or traces; `rows` read; `kept`; `by_source` of what was kept; `by_verifier`
-        (of samples); `passed_over`, what the format asks nothing about, counted by why and what; `doubts`
-        about kept rows, counted; `turned`, those kept with a picture that EXIF turns; `problems`, and
+        `file`; `makes`, samples or traces; `rows` read; `kept`; `by_source` of the kept rows; `by_verifier`
+        (for samples); `passed_over`, counts of what the format skips, by reason and kind; `doubts` about kept
+        rows, counted; `turned`, the number kept with a picture that EXIF rotates; `problems`, and
         `problems_file`, which has a line for each.
 
     Raises:
-        RecipeError: If there is no such format, an option is not for it, or `out` cannot
-            be written, or lies among what is read.
-        DataError: If a path does not exist, a file looks like one of another format, no row is good, or, with
-            `strict`, at the first odd row.
+        RecipeError: If there is no such format, an option does not apply to it, or `out` cannot be written or
+            is among the inputs.
+        DataError: If a path does not exist, a file looks like another format, no row is good, or, with
+            `strict`, at the first bad row.
     """
     layout = format_of(name)
     if options.verifier is not None:
@@ -99,7 +99,7 @@ def import_data(
 
 
 class _Reading:
-    """Good rows as they come, and what was found about all rows."""
+    """Good rows as they are read, and findings about all rows."""
 
     def __init__(
         self, layout: Format, paths: Sequence[Path], options: Options, strict: bool, base: Path, show: bool
@@ -119,7 +119,7 @@ class _Reading:
         self.problems: list[Problem] = []
 
     def samples(self) -> Iterator[Sample]:
-        """Samples that can be stored, each id once."""
+        """Samples that can be stored, with unique ids."""
         for record in self._good_ones():
             if isinstance(record, Sample):
                 self.by_verifier[record.verifier] += 1
@@ -158,7 +158,7 @@ class _Reading:
                 yield place, record if isinstance(record, DataError) else self._asking(record)
 
     def _asking(self, record: Sample | Trajectory) -> Sample | Trajectory | DataError:
-        """A sample whose question says how it is to be answered, where no prompt style could; or why not."""
+        """A sample whose question says how to answer, if no prompt style could; or why that is impossible."""
         if isinstance(record, Trajectory):
             return record
         try:
@@ -168,7 +168,7 @@ class _Reading:
             return error
 
     def _offered(self, entry: Sample | Trajectory | DataError) -> Sample | Trajectory | DataError:
-        """The entry with the tools that the caller says, or why it cannot have them."""
+        """The entry with the caller's tools, or why it cannot have them."""
         if self._options.tools is None or not isinstance(entry, Sample):
             return entry
         try:
@@ -184,7 +184,7 @@ class _Reading:
                 check_learnable(record, pictures, here)
             else:
                 check_unicode("", sample_to_row(record))
-                if record.id in self._places:  # also where one file was given twice
+                if record.id in self._places:  # also catches a file given twice
                     raise DataError(
                         f"id {record.id!r} is also in {self._places[record.id]}",
                         fix="to repeat samples, use a data recipe; rename files that share a name, "
@@ -206,7 +206,7 @@ class _Reading:
         try:
             check_sample(record, pictures, here, self._places)
         except DataError:
-            self._places.pop(record.id, None)  # a later row of this id is the only one that is written
+            self._places.pop(record.id, None)  # lets a later row with this id be written
             raise
 
     def _odd(self, place: Place, error: DataError) -> None:

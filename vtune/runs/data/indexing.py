@@ -22,29 +22,29 @@ from vtune.tools.pictures import PictureEncoder
 PICTURE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
 
 _SHOWN = 5
-"""Pictures that the metadata leave out and that are listed, at most."""
+"""Maximum number of pictures missing from the metadata that are listed."""
 
 TABLE = ".tsv"
-"""How a corpus ends that is a table of `id`, `text` and `title`, as DPR's `psgs_w100.tsv`."""
+"""File ending of a corpus that is a table of `id`, `text` and `title`, such as DPR's `psgs_w100.tsv`."""
 
 METADATA = "metadata.jsonl"
-"""Beside pictures: {"file_name", "title", "text"} a line, as Hugging Face's image folders have it."""
+"""File beside pictures: one {"file_name", "title", "text"} per line, as in Hugging Face's image folders."""
 
 
 def index_passages(corpus: Path, out: Path) -> dict[str, Any]:
-    """Build an index of passages; `out` is there completely or not at all.
+    """Build an index of passages; `out` appears only when complete.
 
     Args:
-        corpus: JSON lines or Parquet with `text`, and maybe `id` and `title`, or a folder of such files; or a
-            table (`.tsv`) with these columns.
-        out: Folder to write; must not be there.
+        corpus: JSON lines or Parquet with `text` and optionally `id` and `title`, or a folder of such files;
+            or a table (`.tsv`) with these columns.
+        out: Folder to write; must not exist.
 
     Returns:
         `kind`, `passages`, `words`, `postings`, `out`, `bytes`.
 
     Raises:
-        RecipeError: If `out` is there.
-        DataError: If a row has no text, with file and row.
+        RecipeError: If `out` exists.
+        DataError: If a row has no text; names file and row.
     """
     try:
         from vtune.tools.bm25_build import build_index
@@ -54,22 +54,23 @@ def index_passages(corpus: Path, out: Path) -> dict[str, Any]:
 
 
 def index_pictures(corpus: Path, out: Path, *, encoder: str | None = None) -> dict[str, Any]:
-    """Build an index of pictures; `out` is there completely or not at all.
+    """Build an index of pictures; `out` appears only when complete.
 
     Args:
-        corpus: A folder of pictures, with `metadata.jsonl` where they have titles and texts; or JSON lines or
-            Parquet with `image` (a path from the file's folder, or bytes), and maybe `title` and `text`.
-        out: Folder to write; must not be there.
-        encoder: Folder or hub name of a CLIP or SigLIP that embeds the pictures, on a GPU where there is one;
-            None: they are compared by hash and layout.
+        corpus: A folder of pictures, with `metadata.jsonl` if they have titles and texts; or JSON lines or
+            Parquet with `image` (bytes, or a path relative to the file's folder) and optionally `title` and
+            `text`.
+        out: Folder to write; must not exist.
+        encoder: Folder or hub name of a CLIP or SigLIP model that embeds the pictures, on a GPU if there is
+            one; None: they are compared by hash and layout.
 
     Returns:
         `kind`, `pictures`, `width`, `encoder`, `hash`, `out`, `bytes`.
 
     Raises:
-        RecipeError: If `out` is there.
-        DataError: If the encoder cannot be loaded, or a picture cannot be read, or lies in a folder whose
-            `metadata.jsonl` does not name it.
+        RecipeError: If `out` exists.
+        DataError: If the encoder cannot be loaded, a picture cannot be read, or its folder has a
+            `metadata.jsonl` that does not name it.
     """
     entries = _folder(corpus) if _is_picture_folder(corpus) else _entries(corpus)
     check_new(out, corpus)
@@ -102,7 +103,7 @@ def _built(
 
 
 def _empty(folder: Path) -> None:
-    """Remove what a build that was killed has left in a folder that is locked."""
+    """Remove what a killed build left in a locked folder."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -111,10 +112,10 @@ def _empty(folder: Path) -> None:
 
 
 def check_new(out: Path, corpus: Path) -> None:
-    """Check that an index can be written where none is.
+    """Check that an index can be written to a new folder.
 
     Raises:
-        RecipeError: If something is there, or it cannot be written.
+        RecipeError: If the folder exists or cannot be written.
     """
     if out.exists():
         raise RecipeError(f"{out} already exists", fix="choose another --out, or remove it")
@@ -134,10 +135,10 @@ def _table(corpus: Path, one_of: Collection[str]) -> Iterator[tuple[Place, Row |
 
 
 def passages_of(corpus: Path) -> Iterator[Passage]:
-    """The passages of a corpus, one at a time; behind the last, a warning where an id stands twice.
+    """The passages of a corpus, one at a time; after the last, warns about repeated ids.
 
     Raises:
-        DataError: If it is not rows, or a row has no text, with file and row.
+        DataError: If it does not consist of rows, or a row has no text; names file and row.
     """
     files = [corpus] if corpus.is_file() else corpus.rglob("*")
     if corpus.exists() and corpus.suffix != TABLE and not any(path.suffix in ENDINGS for path in files):
@@ -181,7 +182,7 @@ def _is_picture_folder(corpus: Path) -> bool:
 
 
 def _pictures(folder: Path) -> list[Path]:
-    """All pictures of a folder and below it, in order."""
+    """All pictures in a folder and its subfolders, sorted."""
     return sorted(path for path in folder.rglob("*") if path.suffix.lower() in PICTURE_ENDINGS)
 
 

@@ -22,21 +22,21 @@ from vtune.schema.sample import Sample
 from vtune.verifiers.drawn import asks_for_boxes, truth_in_pixels
 
 THUMBNAIL = 512
-"""Pixels of the longer side of a picture on the page."""
+"""Longer side of a picture on the page, in pixels."""
 
 
 def inspect(path: Path, rows: int, *, html: Path | None = None) -> dict[str, Any]:
-    """What a sample file holds: columns, counts, its first `rows` good rows, and which rows are bad.
+    """The content of a sample file: columns, counts, its first `rows` good rows, and the bad rows.
 
     Args:
         path: The file.
-        rows: How many rows to show.
+        rows: Number of rows to show.
         html: Also write a page with these rows to this file.
 
     Returns:
         `file`, `rows`, `columns`, `by_source`, `by_ability`, `by_verifier`, `with_tools`, `with_evidence`,
-        `problems`, and `examples`: the facts of a sample, its pictures' sizes and its `boxes` of evidence and
-        of the ground truth, in pixels.
+        `problems`, and `examples`: a sample's facts, picture sizes, and `boxes` of evidence and ground truth
+        in pixels.
 
     Raises:
         DataError: If the file itself cannot be read.
@@ -104,7 +104,7 @@ def _example(sample: Sample, base: Path, row: int) -> dict[str, Any]:
 
 
 def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-    """The boxes of a ground truth, in pixels of the first picture; none where it is not a list of boxes."""
+    """The boxes of a ground truth, in pixels of the first picture; empty if it is not a list of boxes."""
     if not sizes or not asks_for_boxes(sample):
         return []
     return [

@@ -30,14 +30,15 @@ def make_lens(
         traces: Cold-start traces.
         level: A key of `vtune.data.lens.LEVELS`.
         guessable: Share of questions that can be answered without a look.
-        seed: Same seed, same files.
-        tiny: Where to build a tiny model, with random weights and a tokenizer of these texts; None for none.
+        seed: The same seed gives the same files.
+        tiny: Where to build a tiny model with random weights and a tokenizer trained on these texts; None for
+            none.
 
     Returns:
         Path and row count of each file, and the folder of the model.
 
     Raises:
-        RecipeError: If that folder holds a model already.
+        RecipeError: If that folder already holds a model.
     """
     _check(out, tiny)
     made: dict[str, object] = {}
@@ -62,23 +63,23 @@ def make_shortcut(
     seed: int,
     tiny: Path | None = None,
 ) -> dict[str, object]:
-    """Write a world with a shortcut: `train.parquet`, `traces.parquet`, and `same.parquet`,
-    `broken.parquet` and `reversed.parquet`, which are the same held-out puzzles with other cues.
+    """Write a world with a shortcut: `train.parquet`, `traces.parquet`, and `same.parquet`, `broken.parquet`
+    and `reversed.parquet` with the same held-out puzzles but different cues.
 
     Args:
         out: The folder.
-        train: Samples for reinforcement training, in which the cue names the answer with its probability.
-        heldout: Samples of each of the three files for evaluation.
+        train: Samples for reinforcement training, in which the cue gives the answer with its probability.
+        heldout: Samples in each of the three evaluation files.
         traces: Cold-start traces.
-        world: The cue, and how often it names the answer.
-        seed: Same seed, same files.
-        tiny: As `make_lens` has it.
+        world: The cue, and how often it gives the answer.
+        seed: The same seed gives the same files.
+        tiny: As in `make_lens`.
 
     Returns:
         Path and row count of each file, and the folder of the model.
 
     Raises:
-        RecipeError: If that folder holds a model already.
+        RecipeError: If that folder already holds a model.
     """
     _check(out, tiny)
     made: dict[str, object] = {}

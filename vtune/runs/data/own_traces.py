@@ -44,44 +44,44 @@ from vtune.verifiers.tags import answer as tagged_answer
 from vtune.view.place import no_trajectories, portions_of
 
 ZOOMS = {"space": "relative_1000", "min_side": LEGIBLE}
-"""How traces zoom: Qwen3-VL's space, and SenseNova-MARS's least side (28)."""
+"""Zoom settings in traces: Qwen3-VL's space, and SenseNova-MARS's minimum side (28)."""
 
 CORPUS = 5000
-"""Turns of traces that a tiny model's tokenizer is made of (ours)."""
+"""Number of trace turns that a tiny model's tokenizer is trained on (ours)."""
 
 
 class _Paid(Strict):
-    """What is read of a run's settings; its other sections may be older than today's."""
+    """The part of a run's settings that is read; its other sections may be out of date."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     reward: RewardRecipe
     call_images: str = "shown"
-    """Only suites have it."""
+    """Only suites have this key."""
 
 
 def make_box_traces(
     data: Sequence[Path], out: Path, *, prompt: Style, tiny: Path | None = None
 ) -> dict[str, Any]:
-    """Write a trace for each sample with evidence boxes: it looks at them, and answers right.
+    """Write a trace for each sample with evidence boxes that looks at them and gives the right answer.
 
-    A sample that offers `python` is looked at by code, which enlarges what is small; another by the first
-    tool that says how it looks (`ToolPart.look`), one turn each. Where boxes fill half of the picture, there
-    is nothing to look closer at: the trace answers. A sample with more boxes than a trace looks at is left
-    out: its answer would count what the trace has not seen.
+    For a sample that offers `python`, code looks at them and enlarges small ones; otherwise the first tool
+    that defines how to look (`ToolPart.look`), one turn per box. If boxes fill half of the picture, there is
+    nothing to look closer at, and the trace just answers. A sample with more boxes than a trace looks at is
+    left out, as its answer would count what the trace has not seen.
 
     Args:
         data: Files of samples.
         out: Parquet file of traces.
-        prompt: How the samples are put, as `rollout.prompt` of the recipe that continues with the policy.
-        tiny: Also build a tiny model with random weights here, whose tokenizer knows the words of the traces.
+        prompt: Prompt style, as in `rollout.prompt` of the recipe that trains the policy further.
+        tiny: Where to also build a tiny model with random weights, whose tokenizer knows the traces' words.
 
     Returns:
-        `file`, `traces`, `left_out`: reason -> samples, `without_a_call`: traces that answer at once, and
-        `tiny`: the model's folder.
+        `file`, `traces`, `left_out`: reason -> number of samples, `without_a_call`: number of traces that
+        answer at once, and `tiny`: the model's folder.
 
     Raises:
-        RecipeError: If `out` or `tiny` cannot be written, `out` is what is read, or a tool needs settings.
+        RecipeError: If `out` or `tiny` cannot be written, `out` is an input, or a tool needs settings.
         DataError: If a sample cannot be read, none can be looked at, or a tool refuses to show a region.
     """
     check_parquet_output(out, inputs=data)
@@ -121,23 +121,23 @@ def make_box_traces(
 
 
 def make_run_traces(run: Path, out: Path) -> dict[str, Any]:
-    """Write a trace for each question that a run has answered right after a faithful look.
+    """Write a trace for each question that a run answered right after a faithful look.
 
-    A trajectory is taken if its answer is right, its form has full marks, every call ended well without a red
-    flag, and one was paid in full for what it showed. Of several about one question, the one with the fewest
-    calls is taken, then the shortest. In an environment of the user's own that gives a
-    reward, form and looks are its business: the answer is right, no turn failed, and none was cut off.
+    A trajectory is taken if its answer is right, its format has full marks, every call succeeded without a
+    red flag, and one call got the full reward for what it showed. Of several for one question, the one with
+    the fewest calls is taken, then the shortest. A custom environment that gives a reward handles format and
+    looks itself: then the answer must be right, with no failed turn and nothing cut off.
 
     Args:
         run: Folder of an `rl` or `eval` run.
         out: Parquet file of traces.
 
     Returns:
-        `file`, `traces`, and `left_out`: reason -> trajectories.
+        `file`, `traces`, and `left_out`: reason -> number of trajectories.
 
     Raises:
         RecipeError: If `out` cannot be written.
-        DataError: If there are no trajectories, none of them is fit, or tools returned blackened pictures.
+        DataError: If there are no trajectories, none is suitable, or tools returned blackened pictures.
     """
     files = portions_of(run) or sorted(run.glob("trajectories.parquet"))
     settings = next((run / name for name in ("suite.yaml", "recipe.yaml") if (run / name).is_file()), None)
@@ -199,7 +199,7 @@ def _written(out: Path, traces: Iterator[Trajectory], left_out: Counter[str], fi
 
 @asynccontextmanager
 async def _looking(record: Path) -> AsyncIterator[Toolbox]:
-    """All tools that can be looked with, open.
+    """All tools that can look, opened.
 
     Raises:
         RecipeError: If one needs settings.
@@ -214,7 +214,7 @@ async def _looking(record: Path) -> AsyncIterator[Toolbox]:
 
 
 def _section(name: str, part: ToolPart) -> Any:
-    """What a recipe might say of a tool that looks."""
+    """Settings for a tool that looks, as in a recipe."""
     if part.recipe is None:
         return {}
     try:
@@ -227,14 +227,14 @@ def _section(name: str, part: ToolPart) -> Any:
 
 
 def _looks_with(sample: Sample) -> str | None:
-    """The tool that a sample is looked at with."""
+    """The tool with which a trace looks at the sample."""
     if PYTHON in sample.tools:
         return PYTHON
     return next((name for name in sample.tools if name in TOOLS and TOOLS[name].look is not None), None)
 
 
 def _unseen(sample: Sample) -> str:
-    """Why it is unknown how to look, or an empty text."""
+    """Why it is unknown how to look at the sample, or an empty text."""
     if not sample.evidence:
         return "without evidence boxes"
     tool = _looks_with(sample)
@@ -248,12 +248,12 @@ def _unseen(sample: Sample) -> str:
 
 
 def _looked(sample: Sample) -> tuple[Sample, list[Region]] | str:
-    """A sample whose pictures hold their bytes, with what is looked at; or why code cannot show it."""
+    """A sample whose pictures hold their bytes, with the regions to look at; or why that is impossible."""
     shown = regions(sample)
     if 0 < len(shown) < len(sample.evidence):
         return "with boxes that together fill too much of a picture to look closer at each"
     if PYTHON in sample.tools and not all(map(showable, shown)):
-        # Also a line of one pixel: legible, it would be wider than any picture may be.
+        # E.g. a one-pixel line: once legible, it would exceed the maximum width of a picture.
         return "with a box too thin, small or large: what code shows of it breaks the limits of pictures"
     return sample, shown
 
@@ -274,10 +274,10 @@ async def _box_trace(sample: Sample, shown: Sequence[Region], prompt: Style, too
 
 
 async def _look(sample: Sample, data: Sequence[bytes], region: Region, toolbox: Toolbox) -> Look:
-    """What the sample's tool shows where it is asked for a region.
+    """What the sample's tool returns for a region.
 
     Raises:
-        DataError: If it refuses to, or fails.
+        DataError: If the tool refuses or fails.
     """
     name = _looks_with(sample)
     assert name is not None
@@ -298,7 +298,7 @@ async def _look(sample: Sample, data: Sequence[bytes], region: Region, toolbox: 
 
 
 def _numbered(opening: Sequence[Message]) -> tuple[Message, ...]:
-    """Turns whose marks count the pictures from 0."""
+    """Turns whose marks number the pictures from 0."""
     found: list[Message] = []
     first = 0
     for message in opening:
@@ -314,14 +314,14 @@ def _filled(sample: Sample, base: Path) -> Sample:
 
 
 def _unfit(trajectory: Trajectory, *, full: float) -> str:
-    """Why a trajectory is not an example, or an empty text."""
+    """Why a trajectory is unsuitable as an example, or an empty text."""
     reward = trajectory.reward
     if reward is None or reward.accuracy is None or reward.format is None:
         return "unscored"
     if reward.accuracy < RIGHT:
         return "wrong"
     if trajectory.outcome is not None:
-        # An environment of the user's own has its own tags, and its acts are no looks.
+        # A custom environment has its own tags, and its actions are not looks.
         if trajectory.stop_reason != "answer":
             return "cut off"
         failed = any(call.status != "ok" for call in trajectory.calls)
@@ -339,7 +339,7 @@ def _unfit(trajectory: Trajectory, *, full: float) -> str:
 
 
 def _bare(trajectory: Trajectory) -> Trajectory:
-    """What is learnt from: not what the policy that wrote it made of it."""
+    """The trajectory without data specific to the policy that generated it."""
     return Trajectory(
         sample_id=trajectory.sample_id,
         source=trajectory.source,

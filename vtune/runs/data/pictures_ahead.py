@@ -17,25 +17,25 @@ from vtune.schema.pixels import REMEDY, Refused, examine
 E = TypeVar("E")
 
 THREADS = 8
-"""At most; ours. Each may hold a picture of 64 million pixels, decoded."""
+"""Maximum; ours. Each thread may hold a decoded picture of 64 million pixels."""
 AHEAD = 4
-"""Records for each thread whose pictures are opened before it is their turn, at most; ours."""
+"""Maximum number of records per thread whose pictures are opened in advance; ours."""
 BYTES = 64 << 20
-"""Of encoded pictures that wait for the turn of their record, at most, but those of one may be more; ours."""
+"""Maximum size of encoded pictures that wait for their record's turn; a single record may exceed it; ours."""
 
 JPEG_END = b"\xff\xd9"
 TAIL = 4096
-"""Bytes at the end of a JPEG in which its end marker is looked for: cameras append a little."""
+"""Bytes at the end of a JPEG in which to look for its end marker: cameras append a few."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a picture that could be opened."""
+    """Facts about a picture that could be opened."""
 
     size: tuple[int, int]
     """Width and height in pixels."""
     turned: bool
-    """Whether EXIF turns it: people see it so, and a policy as it is stored."""
+    """Whether EXIF rotates it: people see it rotated, a policy sees it as stored."""
 
 
 class Opening:
@@ -45,10 +45,10 @@ class Opening:
         self._coming = coming
 
     def facts(self) -> list[Facts]:
-        """Of each picture, in order.
+        """Facts about each picture, in order.
 
         Raises:
-            DataError: If one is not there, or cannot be opened.
+            DataError: If a picture is missing or cannot be opened.
         """
         return [one.result() for one in self._coming]
 
@@ -56,13 +56,13 @@ class Opening:
 def opening(
     records: Iterable[E], pictures: Callable[[E], Sequence[Picture]], base: Path
 ) -> Iterator[tuple[E, Opening]]:
-    """Each record with its pictures, which threads open before it is the record's turn.
+    """Each record with its pictures, which threads open in advance.
 
-    Decoding is nearly all of the time that a check of data takes, and other threads can run meanwhile.
+    Checking data spends most of its time decoding, during which other threads can run.
 
     Args:
-        records: What has pictures; where they end in an error, those before it come first.
-        pictures: Of one.
+        records: Records with pictures; if reading them raises an error, earlier records are yielded first.
+        pictures: Returns the pictures of a record.
         base: The folder that their paths are relative to.
     """
     threads = min(THREADS, len(os.sched_getaffinity(0)))
@@ -88,25 +88,26 @@ def opening(
             while waiting:
                 yield waiting.popleft()
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # nobody asks for the rest
+            pool.shutdown(cancel_futures=True)  # the rest is not needed
             raise
     if failed is not None:
         raise failed
 
 
 def _size(pictures: Sequence[Picture]) -> int:
-    """Bytes that they hold encoded; a file is read when its turn in a thread comes."""
+    """Size of their encoded bytes in memory; files are only read when a thread gets to them."""
     return sum(len(picture.data or b"") for picture in pictures)
 
 
 def open_whole(picture: Picture, base: Path) -> Facts:
-    """What is known of an encoded picture, which is decoded whole.
+    """The facts about an encoded picture, after decoding all of it.
 
-    A header and an end marker do not prove what is between them, and a picture that a policy cannot be shown
-    ends a run. A JPEG is decoded to an eighth of its size, which reads all of its data in less time.
+    A header and an end marker say nothing about the data between them, and a picture that cannot be shown to
+    the policy ends a run. A JPEG is decoded at an eighth of its size, which reads all of its data in less
+    time.
 
     Raises:
-        DataError: If it is not there, or cannot be opened.
+        DataError: If it is missing or cannot be opened.
     """
     content = load_picture(picture, base)
     name = picture.path or f"{len(content)} bytes"

@@ -27,18 +27,18 @@ LOSSLESS = (
 
 
 def check_comes_back(name: str, path: Path, refused: Collection[int | None], there: Path, out: Path) -> None:
-    """Read what was written, row by row, beside what it was made of.
+    """Read what was written and compare it, row by row, with its source.
 
     Args:
-        name: Of the format, a key of `FORMATS`.
-        path: What was exported.
-        refused: Numbers of its rows that the format refused.
-        there: What was written, under whatever name.
-        out: The name that it will have: readers go by its ending.
+        name: The format's key in `FORMATS`.
+        path: The exported file of samples or traces.
+        refused: Numbers of its rows that the format could not hold.
+        there: The written file, under its temporary name.
+        out: Its final name, whose ending readers rely on.
 
     Raises:
-        DataError: At the first row that does not come back, naming the field that differs.
-        BrokenPart: If the reader of a user's own breaks.
+        DataError: At the first row that differs; names the field.
+        BrokenPart: If a custom format's reader fails.
     """
     wrote = _kept(name, path, refused)
     with tempfile.TemporaryDirectory() as folder:
@@ -49,7 +49,7 @@ def check_comes_back(name: str, path: Path, refused: Collection[int | None], the
 
 
 def _read(name: str, link: Path, out: Path) -> Iterator[Found]:
-    """What the format reads; what its reader raises is the reader's, and not about writing the file."""
+    """What the format reads; exceptions from its reader are attributed to the reader, not to the writing."""
     try:
         yield from FORMATS[name].read(link, Options())
     except DataError as error:
@@ -97,10 +97,10 @@ def _check_row(
 
 
 def _imported(entry: Sample | Trajectory | DataError, base: Path) -> Sample | Trajectory | DataError:
-    """What a reader gives, as an import would store it: lists as tuples, and pictures by their marks.
+    """A reader's result as an import would store it: lists as tuples, pictures by their marks.
 
     Args:
-        entry: Of the reader.
+        entry: The reader's result.
         base: The folder that its picture paths are relative to.
     """
     try:
@@ -114,13 +114,13 @@ def _imported(entry: Sample | Trajectory | DataError, base: Path) -> Sample | Tr
 
 
 def _with_bytes(record: T, base: Path) -> T:
-    """The record with the bytes of its pictures, which a file may have by their paths alone."""
+    """The record with the bytes of its pictures, which a file may only give as paths."""
     pictures = tuple(replace(picture, data=load_picture(picture, base)) for picture in record.images)
     return replace(record, images=pictures)
 
 
 def _learnt(trace: Trajectory) -> Trajectory:
-    """What a trace teaches: token ids and rewards have no place in files of other trainers."""
+    """What can be learnt from a trace; other trainers' files cannot store token ids and rewards."""
     return Trajectory(
         sample_id=trace.sample_id,
         source=trace.source,

@@ -8,30 +8,30 @@ import numpy as np
 
 
 class Identities:
-    """Ids as they come, eight bytes for each: a Wikipedia of 21 million passages takes 170 MB."""
+    """Ids as they are read, eight bytes for each: a Wikipedia of 21 million passages takes 170 MB."""
 
     def __init__(self) -> None:
         self._digests = array("Q")
 
     def add(self, identity: str) -> None:
-        """Count one in."""
+        """Add one id."""
         self._digests.append(_digest(identity))
 
     def repeated(self) -> Set[int]:
-        """The digests that came twice or more."""
+        """The digests that occurred at least twice."""
         values, counts = np.unique(np.frombuffer(self._digests, dtype=np.uint64), return_counts=True)
         return frozenset(values[counts > 1].tolist())
 
 
 def first_twice(rows: Iterable[tuple[str, str]], repeated: Set[int]) -> str | None:
-    """The first id that stands twice, and where.
+    """The first repeated id, and where it is.
 
     Args:
-        rows: (id, where it stands) of each row, once more.
-        repeated: As `Identities.repeated` gives them.
+        rows: (id, its place) of each row, read again.
+        repeated: From `Identities.repeated`.
 
     Returns:
-        None where two ids only share a digest.
+        None if different ids merely share a digest.
     """
     seen: dict[str, str] = {}
     for identity, where in rows:

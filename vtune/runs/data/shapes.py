@@ -19,15 +19,16 @@ def make_shapes(
         train: Samples for reinforcement training.
         heldout: Samples for evaluation.
         traces: Cold-start traces.
-        grid: Cells a side, see `vtune.data.shapes.GRIDS`.
-        seed: Same seed, same files.
-        tiny: Where to build a tiny model, with random weights and a tokenizer of these texts; None for none.
+        grid: Cells per side, see `vtune.data.shapes.GRIDS`.
+        seed: The same seed gives the same files.
+        tiny: Where to build a tiny model with random weights and a tokenizer trained on these texts; None for
+            none.
 
     Returns:
         Path and row count of each file, and the folder of the model.
 
     Raises:
-        RecipeError: If that folder holds a model already, or there is no such grid.
+        RecipeError: If that folder already holds a model, or there is no such grid.
     """
     if tiny is not None:
         check_tiny(tiny)

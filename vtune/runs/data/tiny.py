@@ -9,10 +9,10 @@ from vtune.report.progress import say
 
 
 def check_tiny(folder: Path) -> None:
-    """See, before data are made, that a model can be written to a folder.
+    """Check, before data are made, that a model can be written to a folder.
 
     Raises:
-        RecipeError: If it holds a model already, or cannot be written.
+        RecipeError: If it already holds a model or cannot be written.
     """
     if (folder / "config.json").exists():
         raise RecipeError(f"{folder} holds a model", fix="remove it, or name another folder")
@@ -20,7 +20,7 @@ def check_tiny(folder: Path) -> None:
 
 
 def add_tiny(folder: Path, corpus: Iterable[str], *, seed: int) -> dict[str, object]:
-    """Build a tiny model, with random weights and a tokenizer of these texts; returns its path."""
+    """Build a tiny model with random weights and a tokenizer trained on these texts; return its path."""
     from vtune.models.tiny import build_tiny
 
     say(f"building a tiny model in {folder}: tokenizer and random weights")

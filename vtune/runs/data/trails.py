@@ -31,25 +31,26 @@ def make_trails(
 ) -> dict[str, object]:
     """Write a world, its two indexes, and questions and traces about it to a folder.
 
-    `corpus.jsonl` (articles) and `banners` (pictures with `metadata.jsonl`) are what `articles-index` and
-    `banners-index` are built from; `train.parquet`, `heldout.parquet` and `traces.parquet` share no picture,
-    and `heldout.parquet` no town with the others.
+    `articles-index` and `banners-index` are built from `corpus.jsonl` (articles) and `banners` (pictures with
+    `metadata.jsonl`); `train.parquet`, `heldout.parquet` and `traces.parquet` share no pictures, and
+    `heldout.parquet` shares no towns with the others.
 
     Args:
         out: The folder.
         train: Samples for reinforcement training.
         heldout: Samples for evaluation.
         traces: Cold-start traces.
-        towns: Towns of training samples and traces.
-        heldout_towns: Towns of held-out samples.
-        seed: Same seed, same files.
-        tiny: Where to build a tiny model, with random weights and a tokenizer of these texts; None for none.
+        towns: Number of towns in training samples and traces.
+        heldout_towns: Number of towns in held-out samples.
+        seed: The same seed gives the same files.
+        tiny: Where to build a tiny model with random weights and a tokenizer trained on these texts; None for
+            none.
 
     Returns:
         Path and row count of each file, and the folders of the indexes and of the model.
 
     Raises:
-        RecipeError: If one of these folders holds a model, or indexes, already, or the world cannot be made.
+        RecipeError: If one of these folders already holds a model or indexes, or the world cannot be made.
         MissingExtra: If the index of articles needs a package that is not installed.
     """
     indexes = {"corpus": out / "articles-index", "banners": out / "banners-index"}
@@ -76,7 +77,7 @@ def _check_folders(out: Path, tiny: Path | None, indexes: Iterable[Path]) -> Non
 def _write_world(
     out: Path, world: World, samples: Mapping[Split, int], traces: int, seed: int
 ) -> dict[str, object]:
-    """Write questions, traces, articles and banners; returns path and row count of each."""
+    """Write questions, traces, articles and banners; return path and row count of each."""
     made: dict[str, object] = {}
     for split, count in samples.items():
         file = out / f"{split}.parquet"
@@ -97,7 +98,7 @@ def _write_corpus(file: Path, world: World) -> int:
 
 
 def _write_banners(folder: Path, world: World) -> int:
-    """Pictures and what they are called, as `vtune data index --pictures` reads them."""
+    """Write pictures and their titles, as `vtune data index --pictures` reads them."""
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

@@ -30,7 +30,7 @@ from vtune.verifiers import VERIFIERS
 from vtune.verifiers.perfect import check_full_marks
 
 PROBLEMS = ".problems.txt"
-"""Behind the name of what was written: all rows that were left out, one per line."""
+"""Appended to an output's name: lists all rows that were left out, one per line."""
 
 
 Scan = Callable[[Path], Iterator[Sample | DataError]]
@@ -47,22 +47,23 @@ def validate(
 ) -> dict[str, Any]:
     """Check every row of every file without a model.
 
-    A row of samples is good if it is a valid sample, its id is in no other row of any file, its prompt ends
-    with no reply, metrics call no row of their own as its `data_source` is called, its verifier exists and
-    gives the ground truth, as a reply, full marks, its pictures are there and can be opened, and its
-    evidence lies inside them and not in a first pixel, as shares do. A row of traces is good if it can be
-    learnt from. Of a bad row the first problem is listed.
+    A row of samples is good if it is a valid sample, its id is unique across all files, its prompt does not
+    end with a reply, its `data_source` is not a name reserved by metrics, its verifier exists and gives full
+    marks to the ground truth as a reply, its pictures exist and can be opened, and its evidence lies inside
+    them and not within the first pixel, as fractions would. A row of traces is good if it can be learnt from.
+    Only the first problem of a bad row is listed.
 
     Args:
         paths: Files of samples or of traces.
-        scan: Reads one of samples.
+        scan: Reads a file of samples.
         samples_only: No file may hold traces.
-        brought: A row that names a part which nobody has brought is an error, not a problem of that row.
-        see: Is shown every good sample.
+        brought: A row that names a part which no file provides is an error, not a problem of that row.
+        see: Called with every good sample.
 
     Returns:
-        `rows`; `by_source`, the good rows; `turned`, those with a picture that EXIF turns; and `problems`,
-        each with `file`, `row` (from 0; None where the file itself is the problem), `what` and `fix`.
+        `rows`; `by_source`, the good rows; `turned`, the number with a picture that EXIF rotates; and
+        `problems`, each with `file`, `row` (from 0; None if the file itself is the problem), `what` and
+        `fix`.
     """
     rows = turned = 0
     by_source: Counter[str] = Counter()
@@ -107,7 +108,7 @@ def _check(
 
     Raises:
         DataError: If it is not good.
-        RecipeError: If it names a part that nobody has brought, and that is an error.
+        RecipeError: With `brought`, if it names a part that no file provides.
     """
     if isinstance(entry, DataError):
         raise entry
@@ -120,7 +121,7 @@ def _check(
 
 
 def _total(paths: Sequence[Path]) -> int | None:
-    """How many rows files have; None where one cannot be read, which its turn reports."""
+    """Number of rows in all files; None if one cannot be read, which is reported later."""
     try:
         return sum(map(count_rows, paths))
     except DataError:
@@ -128,7 +129,7 @@ def _total(paths: Sequence[Path]) -> int | None:
 
 
 def images_of(entry: Sample | Trajectory | DataError) -> Sequence[Picture]:
-    """The pictures of a row; none of one that cannot be read."""
+    """The pictures of a row; empty if it cannot be read."""
     return () if isinstance(entry, DataError) else entry.images
 
 
@@ -138,11 +139,11 @@ def write_problems(path: Path, problems: Sequence[Problem]) -> None:
 
 
 def list_problems(out: Path, problems: Sequence[Problem]) -> str | None:
-    """Write beside a file which rows were left out of it; the name of the list, None without such rows."""
-    # X.jsonl may be an export of X.parquet, whose list is not touched.
+    """Write the list of rows left out of a file beside it; return its name, or None if there are none."""
+    # X.jsonl may be an export of X.parquet, whose list must not be touched.
     listed = out.with_name((out.stem if out.suffix == ".parquet" else out.name) + PROBLEMS)
     if not problems:
-        listed.unlink(missing_ok=True)  # of an earlier time
+        listed.unlink(missing_ok=True)  # from an earlier run
         return None
     write_problems(listed, problems)
     return str(listed)
@@ -155,18 +156,18 @@ def check_data(
     lister: str = "vtune data validate FILE… --problems OUT",
     see: Callable[[Sample], None] | None = None,
 ) -> None:
-    """Refuse files with bad rows, before a run starts.
+    """Reject files with bad rows before a run starts.
 
     Args:
         paths: Files of samples.
-        scan: Reads one.
-        lister: The command that lists all of them.
-        see: Is shown every good sample: who has more to check need not read the pictures of all rows again.
+        scan: Reads a file.
+        lister: The command that lists all problems.
+        see: Called with every good sample, so that further checks need not read all pictures again.
 
     Raises:
-        RecipeError: At the first row that names a part which nobody has brought: one file is missing, however
-            many rows there are.
-        DataError: With the first problems, each with file, row and remedy.
+        RecipeError: At the first row that names a part which no file provides: one missing file affects all
+            such rows.
+        DataError: Lists the first problems, each with file, row and fix.
     """
     problems: list[Problem] = validate(paths, scan, samples_only=True, brought=True, see=see)["problems"]
     if not problems:
@@ -180,10 +181,10 @@ def check_data(
 
 
 def check_brought(sample: Sample, where: str) -> None:
-    """Check that the parts that a row names are there.
+    """Check that the parts that a row names exist.
 
     Raises:
-        RecipeError: If one is not, with the next step.
+        RecipeError: If one does not; says what to do.
     """
     parts: list[tuple[Parts[Any], str]] = [(VERIFIERS, sample.verifier)]
     parts += [(ENVIRONMENTS, sample.environment)] if sample.environment else []
@@ -199,16 +200,17 @@ def check_brought(sample: Sample, where: str) -> None:
 
 
 def check_sample(sample: Sample, pictures: Opening, place: str, places: dict[str, str]) -> None:
-    """Check that a sample is good alone (see `validate`) and that its id is new. Main thread only (`math`).
+    """Check that a sample is good by itself (see `validate`) and that its id is new. Main thread only
+    (`math`).
 
     Args:
         sample: The sample.
         pictures: Its pictures.
-        place: Where it stands.
-        places: Where each id was first seen; learns of this one.
+        place: Where the sample is.
+        places: Where each id was first seen; this one is added.
 
     Raises:
-        DataError: With the first problem.
+        DataError: Gives the first problem.
     """
     first = places.setdefault(sample.id, place)
     if first != place:
@@ -248,20 +250,20 @@ def check_learnable(trace: Trajectory, pictures: Opening, where: str) -> None:
     Raises:
         DataError: If it cannot be learnt from, or a picture does not open.
     """
-    from vtune.rollout.transcript import check_trace  # loads torch, which samples do without
+    from vtune.rollout.transcript import check_trace  # loads torch, which samples do not need
 
     check_trace(trace, where=where)
     pictures.facts()
 
 
 def problem_of(path: Path, row: int | None, error: DataError) -> Problem:
-    """An error about a row, as it is listed."""
+    """An error about a row, as listed."""
     if path.is_dir() and error.where.startswith(f"{path}/"):
         return {"file": error.where, "row": None, "what": error.what, "fix": error.fix}
-    # The place within the row, e.g. its column, follows the file and the row in `where`.
+    # In `where`, the place within the row, e.g. its column, follows the file and the row.
     detail = error.where.removeprefix(str(path)).removeprefix(f", row {row}").removeprefix(", ")
     if row is not None and detail.startswith("sample "):
-        detail = ""  # the row says which, and other rows may have the same problem
+        detail = ""  # the row identifies it, and other rows may have the same problem
     what = f"{error.what} ({detail})" if detail else error.what
     return {
         "file": str(path),
@@ -272,5 +274,5 @@ def problem_of(path: Path, row: int | None, error: DataError) -> Problem:
 
 
 def _printable(text: str) -> str:
-    """A text that may quote what no file and no screen can hold: half of a surrogate pair."""
+    """A text in which lone surrogates, which files and screens cannot represent, are escaped."""
     return text.encode(errors="backslashreplace").decode()

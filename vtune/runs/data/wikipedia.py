@@ -11,19 +11,19 @@ from vtune.tools.observation import encodable
 
 
 def make_passages(source: Path, out: Path, *, words: int) -> dict[str, object]:
-    """Write passages of articles as JSON lines: `id` (that of the article, and a number), `title`, `text`.
+    """Write passages of articles as JSON lines: `id` (the article's id and a number), `title`, `text`.
 
     Args:
-        source: As `vtune.data.wikipedia.read_articles` takes it.
-        out: File to write; there completely or not at all.
-        words: Of a passage.
+        source: As in `vtune.data.wikipedia.read_articles`.
+        out: File to write; it appears only when complete.
+        words: Words per passage.
 
     Returns:
         `passages` (the file), `articles`, `empty` (articles without a word, left out), `unclosed` (articles
         with markup that is never closed: the rest of its paragraph is left out) and `rows`.
 
     Raises:
-        DataError: If the source cannot be read, or has no article.
+        DataError: If the source cannot be read or has no articles.
         RecipeError: If the file cannot be written.
     """
     check_file_output(out, inputs=[source])

@@ -19,9 +19,9 @@ CURVES = {
     "correctable calls": "credit_correctable_calls",
     "entropy": "entropy",
 }
-"""What is drawn -> its column in `metrics.jsonl`."""
+"""Title of a curve -> its column in `metrics.jsonl`."""
 GRADIENTS = {f"gradient norm, {part}": f"grad_norm_{part}" for part in ("vision", "connector", "language")}
-"""The same, where variants differ in what they train."""
+"""The same, for variants that train different parts."""
 
 
 def sweep_curves(path: Path, table: Mapping[str, Any]) -> dict[str, dict[str, Curve]]:
@@ -29,11 +29,11 @@ def sweep_curves(path: Path, table: Mapping[str, Any]) -> dict[str, dict[str, Cu
 
     Args:
         path: The sweep's folder.
-        table: Of `sweep_table`: a value at a step is the mean of `last_steps` steps up to it, or of as many
-            as there are, as the last one is in the table.
+        table: From `sweep_table`. As in the table, a value is the mean of up to `last_steps` steps ending at
+            its step.
 
     Returns:
-        Title -> variant -> its curve. What is 0 throughout, or was measured nowhere, is missing.
+        Title -> variant -> its curve. Numbers that are always 0, or were never measured, are missing.
     """
     logs: dict[str, list[list[MetricsLine]]] = {}
     for name in table["runs"]:
@@ -50,7 +50,7 @@ def sweep_curves(path: Path, table: Mapping[str, Any]) -> dict[str, dict[str, Cu
 def _over_seeds(
     logs: Mapping[str, Sequence[Sequence[MetricsLine]]], column: str, width: int
 ) -> dict[str, Curve]:
-    """Variant -> the curve of a column, of those that have it."""
+    """Variant -> the curve of a column, for variants that have it."""
     found = {}
     for variant, runs in logs.items():
         smooth = [one for lines in runs if (one := _smooth(lines, column, width))]
@@ -60,7 +60,7 @@ def _over_seeds(
 
 
 def _smooth(lines: Sequence[MetricsLine], column: str, width: int) -> dict[int, float]:
-    """The mean over so many steps up to each one, of those that have measured it."""
+    """The mean over up to `width` steps ending at each step, of the steps that have the value."""
     found = {}
     for at, line in enumerate(lines):
         part = [one.values[column] for one in lines[max(0, at - width + 1) : at + 1] if column in one.values]

@@ -16,40 +16,40 @@ from vtune.runs.sweep.table import Run
 
 
 class Started(Protocol):
-    """A command that was started: a `Child`, or what takes its place in a test."""
+    """A started command: a `Child`, or a test's replacement."""
 
     def poll(self) -> int | None:
-        """Its exit status, None while it runs."""
+        """Its exit status; None while it runs."""
 
     def send(self, number: int) -> None:
         """Send it a signal."""
 
 
 StartChild = Callable[..., Started]
-"""`Child`, or what takes its place in a test."""
+"""`Child`, or a test's replacement."""
 
 Failed = dict[str, str]
-"""What was tried in vain: `name`, `how` and `said`."""
+"""A failed command: `name`, `how` and `said`."""
 
 
 @dataclass(slots=True)
 class Job:
-    """One run: what is left to do for it, and where it stands."""
+    """One run: its remaining commands and its state."""
 
     run: Run
     title: str
-    """How it is called on the terminal."""
+    """Its name on the terminal."""
     commands: Iterator[Command]
-    """Taken one by one: what is left to do is asked when its turn comes."""
+    """Consumed one by one: what is left to do is only determined when its turn comes."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of its commands."""
+    """Environment variables of its commands."""
     failed: list[Failed] = field(default_factory=list)
     command: Command | None = None
     child: Started | None = None
 
     @property
     def prepares(self) -> bool:
-        """Whether it makes what other runs of its seed wait for."""
+        """Whether it is making something that other runs of its seed wait for."""
         return self.command is not None and self.command.shared
 
 
@@ -57,10 +57,9 @@ class Jobs:
     """All runs of a sweep, and what they share.
 
     Args:
-        jobs: In the order in which they begin. Those of a seed that is being prepared wait, and later ones go
-            first.
-        places: The environment of each that may run at the same time, at least one.
-        start: (words, log=…, result=…, environment=…, title=…) -> what was started.
+        jobs: In starting order. Jobs of a seed that is being prepared wait, and later ones go first.
+        places: Environments of the jobs that may run at the same time, at least one.
+        start: (words, log=…, result=…, environment=…, title=…) -> the started command.
         ended: Called with each run that has ended.
     """
 
@@ -80,13 +79,13 @@ class Jobs:
         self._start = start
         self._ended = ended
         self._in_vain: set[Path | None] = set()
-        """Results of what failed and is not tried again."""
+        """Results of failed commands, which are not tried again."""
 
     def run(self) -> list[Failed]:
-        """Run them all to their end, and return what failed. One that fails costs no other.
+        """Run all jobs to their end and return what failed. A failing job does not affect the others.
 
         Raises:
-            SystemExit: 130, when all that had begun has ended, if it was interrupted.
+            SystemExit: 130 if it was interrupted, once everything that had started has ended.
         """
         with noted_signals() as noted:
             passed = 0
@@ -117,7 +116,7 @@ class Jobs:
         return next((job for job in self._waiting if job.run.seed not in prepared), None)
 
     def _stop(self) -> None:
-        """End what runs, each with a checkpoint, and wait for it: it would be killed with this process."""
+        """End running jobs, each with a checkpoint, and wait: they would be killed with this process."""
         self._send(signal.SIGTERM)
         while any(job.child is not None and job.child.poll() is None for job in self._active):
             time.sleep(LOOK)
@@ -128,7 +127,7 @@ class Jobs:
                 job.child.send(number)
 
     def _look(self, noted: list[int]) -> None:
-        """See who has ended; where nobody has, wait a little."""
+        """Check which commands have ended; if none has, wait a little."""
         idle = True
         for job in [*self._active]:
             assert job.child is not None
@@ -137,7 +136,7 @@ class Jobs:
                 continue
             idle = False
             if code == INTERRUPTED and not noted:
-                noted.append(signal.SIGTERM)  # the others keep what they have done
+                noted.append(signal.SIGTERM)  # so that the others save their progress
             if noted:
                 self._end(job)
             elif self._may_go_on(job, code):
@@ -148,7 +147,7 @@ class Jobs:
             time.sleep(LOOK)
 
     def _may_go_on(self, job: Job, code: int) -> bool:
-        """Note what has failed; without what it needs, a run ends."""
+        """Record a failure; a run ends if a needed command failed."""
         command = job.command
         assert command is not None
         if code == 0:

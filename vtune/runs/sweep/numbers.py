@@ -20,13 +20,13 @@ RESULTS = "results.json"
 RESTORE = "restore the file as the evaluation wrote it, or evaluate again"
 
 BOXES = ("iou@50", "iou@75", "iou@95", "iou@99", "ap")
-"""Of answers in boxes, whatever the threshold that training paid for."""
+"""Box metrics, independent of the threshold that was rewarded in training."""
 GRADIENTS = {
     "gradient norm": "grad_norm",
     **{f"gradient norm, {part}": f"grad_norm_{part}" for part in ("vision", "connector", "language")},
 }
 REWARD = "reward_"
-"""What the columns of parts of the reward begin with."""
+"""Prefix of the columns of reward parts."""
 COLUMNS = {
     "accuracy": "accuracy",
     "accuracy reward": "reward_accuracy",
@@ -39,16 +39,16 @@ COLUMNS = {
     **{name: name for name in BOXES},
     **GRADIENTS,
 }
-"""Number of training -> its column in `metrics.jsonl`."""
+"""Training number -> its column in `metrics.jsonl`."""
 OWN_REWARD = "own reward, "
-"""What the names of parts of the reward begin with that are somebody's own; their columns with `reward_`."""
+"""Prefix of custom reward parts; their columns have the prefix `reward_`."""
 AREA = "accuracy, all steps"
 FALL = "largest fall"
 MINUTES = "minutes"
 TRAINING = (*COLUMNS, "call errors", AREA, FALL, MINUTES)
 
 FAITHFUL = {"faithful": "faithful_of_all", "faithful of right": "faithful_of_correct"}
-"""Number of an evaluation -> its name in `faithfulness`: Table 5's share, and that of algorithm 1."""
+"""Evaluation number -> its name in `faithfulness`: the shares of Table 5 and of algorithm 1."""
 HABITS = {
     "no look": ("none", "share"),
     "whole picture": ("whole", "share"),
@@ -56,7 +56,7 @@ HABITS = {
     "by cue": ("everything", "by_cue"),
     "by cue after a look": ("shows", "by_cue"),
 }
-"""Number of an evaluation -> where it stands in `habits`."""
+"""Evaluation number -> its place in `habits`."""
 HELD_OUT = ("accuracy", *HRBENCH, *FAITHFUL, "tool calls", *HABITS, *BOXES)
 
 Numbers = dict[str, SeedMean]
@@ -66,7 +66,7 @@ _ALONE = SeedMean(0.0, None, None, 1)
 
 
 def of_training(folder: Path, last_steps: int) -> Numbers:
-    """Means over the last steps of a run; of all, the mean accuracy, the largest fall, and their minutes."""
+    """Means over a run's last steps; over all steps, mean accuracy, largest fall and minutes."""
     every = [line for line in read_metrics(folder / "metrics.jsonl") if line.source == ALL]
     lines = every[-last_steps:]
     values = {name: _values(lines, column) for name, column in COLUMNS.items()}
@@ -95,10 +95,10 @@ def _values(lines: Sequence[MetricsLine], column: str) -> list[float]:
 
 
 def of_evaluation(folder: Path) -> tuple[Numbers, str]:
-    """The numbers of an evaluation, and why there are no shares of faithful answers.
+    """The numbers of an evaluation, and why there are no shares of faithful answers (empty if there are).
 
     Raises:
-        DataError: If what it wrote is broken.
+        DataError: If its results are broken.
     """
     file = folder / RESULTS
     try:
@@ -129,7 +129,7 @@ def _numbers_of(results: Mapping[str, Any]) -> tuple[Numbers, str]:
     for name, key in (FAITHFUL | {"tool calls": "tool_calls"}).items():
         if looks[key] is not None:
             numbers[name] = replace(_ALONE, **looks[key])
-    habits = results.get("habits", {})  # an evaluation from before there were habits has none
+    habits = results.get("habits", {})  # older evaluations have no habits
     for name, (part, key) in HABITS.items():
         if habits and habits[part][key] is not None:
             numbers[name] = replace(_ALONE, **habits[part][key])

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 SEED, PREPARED = "seed", "prepared"
-"""`{seed}` is the seed of a run; `{prepared}` the folder of what was prepared for its seed."""
+"""`{seed}` is a run's seed; `{prepared}` the folder of what was prepared for that seed."""
 OF_RUNS = (SEED, PREPARED)
 
 _MARK = re.compile(r"\{(\w+)\}")
@@ -23,12 +23,12 @@ class Row(NamedTuple):
 
 
 def points(axes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """All combinations of the values of axes; of none, the empty one."""
+    """All combinations of the axes' values; without axes, only the empty one."""
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 
 def rows(names: Iterator[str] | Mapping[str, Any], axes: Mapping[str, Any]) -> list[Row]:
-    """The rows that names stand for, at all values of all axes: `evidence` at p = 0.9 is `evidence-0.9`."""
+    """The rows for names at all values of all axes: `evidence` at p = 0.9 is `evidence-0.9`."""
     return [Row(row_name(name, at), name, at) for at in points(axes) for name in names]
 
 
@@ -38,15 +38,15 @@ def row_name(name: str, at: Mapping[str, Any]) -> str:
 
 
 def differences(pairs: Any, axes: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The pairs of rows that pairs of names stand for: both at the same values."""
+    """Pairs of rows for pairs of names, both at the same values."""
     return [(row_name(first, at), row_name(second, at)) for at in points(axes) for first, second in pairs]
 
 
 def filled(value: Any, known: Mapping[str, Any]) -> Any:
-    """A value of YAML with what stands in braces filled in, in all texts within.
+    """A YAML value with the placeholders in all its texts filled in.
 
-    A text that is nothing but `{name}` becomes the value itself, a number as a number. Braces around what is
-    not known stay: prompts have some.
+    A text that is only `{name}` becomes the value itself, so a number stays a number. Braces around unknown
+    names stay: prompts have some.
     """
     if isinstance(value, str):
         whole = _MARK.fullmatch(value)
@@ -61,7 +61,7 @@ def filled(value: Any, known: Mapping[str, Any]) -> Any:
 
 
 def marks(value: Any) -> set[str]:
-    """Names that stand in braces in a value of YAML."""
+    """Names in braces in a YAML value."""
     if isinstance(value, str):
         return set(_MARK.findall(value))
     if isinstance(value, Mapping):

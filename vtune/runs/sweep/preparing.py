@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from vtune.runs.sweep.placeholders import PREPARED, SEED, filled
 
 RESUMABLE = ("sft", "rl")
-"""Verbs whose folder is continued with `--resume`."""
+"""Verbs whose folder can be resumed with `--resume`."""
 OUTPUTS = ("--out", "--tiny")
-"""Options that name what a command writes."""
+"""Options that name a command's outputs."""
 
 
 class Command(NamedTuple):
@@ -23,7 +23,7 @@ class Command(NamedTuple):
     words: list[str]
     log: Path
     result: Path | None
-    """Where its result goes; None where it writes that itself."""
+    """File for its result; None if it writes that itself."""
     needed: bool = False
     """Whether the run cannot go on without it."""
     shared: bool = False
@@ -38,7 +38,7 @@ def prepared_in(out: Path, seed: int | None) -> Path:
 def commands_in(
     folder: Path, prepare: Mapping[str, str], at: Mapping[str, Any], seed: int
 ) -> dict[str, list[str]]:
-    """Name -> words of each command, with what stands in braces filled in; `folder` is `{prepared}`."""
+    """Name -> words of each command, with placeholders filled in; `folder` is `{prepared}`."""
     known = {**at, SEED: seed, PREPARED: str(folder)}
     return {
         str(filled(name, at)): [str(filled(word, known)) for word in shlex.split(command)]
@@ -52,11 +52,11 @@ def preparations(
     """What is left to prepare for a run, in order.
 
     Args:
-        prepare: Name -> command, as the sweep has it.
+        prepare: Name -> command, as in the sweep.
         at: Axis -> its value.
-        seed: Of the run.
+        seed: The run's seed.
         out: The sweep's folder.
-        needed: Paths that the run reads, with `{prepared}` in them: what nobody reads is not made.
+        needed: Paths that the run reads, with `{prepared}` in them; what is not read is not made.
     """
     folder = prepared_in(out, seed)
     commands = commands_in(folder, prepare, at, seed)
@@ -76,7 +76,7 @@ def preparations(
 
 
 def _read_by(commands: Mapping[str, list[str]], texts: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """The commands whose folder stands in some texts, or in a later one of these commands; in order."""
+    """The commands whose folder appears in `texts`, or in a later one of these commands; in order."""
     found, read = [], [*texts]
     for name, words in reversed([*commands.items()]):
         folder = re.compile(re.escape(str(_out(words))) + r"(?![\w.+-])")
@@ -87,8 +87,8 @@ def _read_by(commands: Mapping[str, list[str]], texts: Sequence[str]) -> list[tu
 
 
 def _clear(words: Sequence[str], folder: Path, kept: Sequence[Path]) -> None:
-    """Remove what a command that was interrupted has left, which it would refuse to write again: folders
-    below `folder` that hold nothing of those to be kept.
+    """Remove what an interrupted command left, as it would refuse to overwrite it: folders below `folder`
+    that contain nothing in `kept`.
     """
     for path in _outputs(words):
         holds = any(path in (one, *one.parents) for one in kept)
@@ -97,10 +97,10 @@ def _clear(words: Sequence[str], folder: Path, kept: Sequence[Path]) -> None:
 
 
 def _outputs(words: Sequence[str]) -> list[Path]:
-    """What a command writes."""
+    """A command's outputs."""
     return [Path(value).absolute() for option, value in pairwise(words) if option in OUTPUTS]
 
 
 def _out(words: Sequence[str]) -> Path:
-    """The folder that a command line names."""
+    """The output folder of a command line."""
     return Path(words[words.index("--out") + 1])

@@ -1,7 +1,7 @@
 """Differences of a sweep over the questions of its evaluations, beside those over seeds.
 
-A few seeds may lie closer together by luck than the draws of their answers allow. This interval holds the
-seeds fixed: it says how sure the difference of just these policies is on other questions.
+A few seeds may by luck lie closer together than the sampling of their answers warrants. This interval holds
+the seeds fixed: it says how certain the difference between these very policies is on other questions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ Items = Mapping[str, Item]
 
 
 def items_of(folder: Path) -> Items:
-    """The questions of an evaluation; none where it is older than their file.
+    """The questions of an evaluation; empty if it is older than their file.
 
     Raises:
         DataError: If the file is broken.
@@ -30,11 +30,11 @@ def by_questions(seeds: Sequence[tuple[Items, Items]], differences: Sequence[flo
     """The difference of two variants over all questions of all seeds.
 
     Args:
-        seeds: What the first and the second variant made of the questions, of each seed.
-        differences: First - second in the suite's own score, of each seed.
+        seeds: Results of the first and the second variant on the questions, for each seed.
+        differences: First - second in the suite's own score, for each seed.
 
     Returns:
-        None where a score is not the mean over questions, or a question is not known.
+        None if a score is not the mean over questions, or the questions are unknown.
     """
     found: list[Pair] = []
     for (first, second), difference in zip(seeds, differences, strict=True):
@@ -46,11 +46,11 @@ def by_questions(seeds: Sequence[tuple[Items, Items]], differences: Sequence[flo
 
 
 _ALIKE = 1e-6
-"""Less is the rounding of means."""
+"""Smaller differences are rounding."""
 
 
 def _pairs(first: Items, second: Items) -> list[Pair]:
-    """The first has to be compared with the second, so it is `b`."""
+    """Pairs of the questions that both have; the first variant is compared with the second, so it is `b`."""
     shared = [(second[name], one) for name, one in first.items() if name in second]
     return [
         Pair(one.cluster, one.score, other.score)

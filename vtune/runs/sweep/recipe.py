@@ -19,26 +19,26 @@ from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.uses import USES
 
 OWN = "sweep."
-"""Prefix of overrides for keys of the sweep's own file."""
+"""Prefix of overrides for keys of the sweep file itself."""
 SUITES = "held-out"
-"""In the sweep's folder: the suites on which all trained runs are evaluated."""
+"""File in the sweep's folder: the suites on which all trained runs are evaluated."""
 
 R = TypeVar("R", bound=Strict)
 
 _NAME = re.compile(r"\w[\w.+-]*")
 _OWN = (SWEEP, TABLE, SUITES, USES, PREPARED, "recipe.yaml")
-"""What stands beside the folders of variants, or tells a run's folder."""
+"""Names beside the variants' folders, or that mark a run's folder."""
 
 
 class HeldOut(Strict):
     """A suite on which the last checkpoint of every run is evaluated."""
 
     suite: str
-    """Name of a shipped suite, or a path."""
+    """Name of a built-in suite, or a path."""
     settings: dict[str, Any]
     """`key.path` -> value, overriding the suite."""
     name: str | None = None
-    """In the table, and for folders; null: that of the suite's file. So one suite may be listed twice."""
+    """Name in the table and for folders, so that a suite may be listed twice; null: the suite file's name."""
 
     @property
     def title(self) -> str:
@@ -47,12 +47,12 @@ class HeldOut(Strict):
 
 
 class Untrained(Strict):
-    """A model evaluated as it is, without a training step: one more row in the table."""
+    """A model evaluated as it is, without training: an additional row in the table."""
 
     model: str | None
     """Folder, run or hub name; null: the one that the recipe starts from."""
     settings: dict[str, Any]
-    """`key.path` -> value, overriding all suites: e.g. `offers: []` for a model that knows no tools."""
+    """`key.path` -> value, overriding all suites: e.g. `offers: []` for a model that does not know tools."""
 
 
 class Sweep(Strict):
@@ -69,8 +69,8 @@ class Sweep(Strict):
     settings and commands `{name}` is the value."""
     prepare: dict[str, str] = Field(default_factory=dict)
     """Name -> command of vtune, run once per seed before the first run that reads its `--out`, in this order.
-    `{seed}` is the seed, `{prepared}` a folder for this sweep and seed, in settings too. A name with an axis
-    in it is run for each value."""
+    `{seed}` is the seed, `{prepared}` a folder for this sweep and seed; both also work in settings. A command
+    whose name contains an axis runs for each value."""
     variants: dict[str, dict[str, Any]] = Field(min_length=1)
     """Name -> `key.path` -> value, overriding the recipe. The name is also that of a folder."""
     untrained: dict[str, Untrained] = Field(default_factory=dict)
@@ -80,8 +80,8 @@ class Sweep(Strict):
     held_out: tuple[HeldOut, ...]
     """Empty: only training metrics are reported."""
     spread: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """Number in the table -> expected standard deviation over seeds of its difference: with it, a dry run
-    reports how small a difference these seeds can show."""
+    """Number in the table -> expected standard deviation over seeds of its difference; with it, a dry run
+    reports the smallest difference that these seeds can show."""
 
     @field_validator("held_out", mode="before")
     @classmethod
@@ -136,7 +136,7 @@ class Sweep(Strict):
             [one.model_dump() for one in (*self.untrained.values(), *self.held_out)],
         ]
         for mark in sorted(marks(filled) - {*known}):
-            # Prompts have braces of their own: only what is nearly one of ours is taken for a slip.
+            # Prompts contain braces, too: only names close to a known placeholder count as typos.
             if meant := get_close_matches(mark, known, 1, 0.75):
                 raise ValueError(f"`{{{mark}}}` is nothing that is filled in; did you mean `{{{meant[0]}}}`?")
         for number in self.spread:
@@ -178,7 +178,7 @@ class Sweep(Strict):
 
 
 class Start(NamedTuple):
-    """An untrained model, and what it is evaluated on."""
+    """An untrained model and the suites for it."""
 
     model: str
     suites: Mapping[str, EvalSuite]
@@ -191,7 +191,7 @@ class Plan(NamedTuple):
     recipes: Mapping[str, RLRecipe]
     """Row -> recipe."""
     suites: Mapping[str, EvalSuite]
-    """Name -> suite, for what the variants train."""
+    """Name -> suite, for trained variants."""
     untrained: Mapping[str, Start]
     at: Mapping[str, Mapping[str, Any]]
     """Row -> axis -> its value."""
@@ -205,13 +205,13 @@ class Plan(NamedTuple):
     def suites_of(
         self, row: str, seed: int | None = None, prepared: Path = Path()
     ) -> Mapping[str, EvalSuite]:
-        """What a row of the table is evaluated on; seed None: it is the same for all."""
+        """The suites of a table row; seed None: they are the same for all seeds."""
         suites = self.untrained[row].suites if row in self.untrained else self.suites
         known = {**self.at[row], **_of_run(seed, prepared)}
         return {name: _filled(suite, known) for name, suite in suites.items()}
 
     def read_by(self, row: str) -> list[str]:
-        """Paths that the runs of a row read, with the placeholders for their seeds."""
+        """Paths that the runs of a row read, with placeholders for their seeds."""
         recipe = self.recipes.get(row)
         starts = [self.untrained[row].model] if recipe is None else [recipe.model, *recipe.data]
         suites = self.suites_of(row).values()
@@ -236,19 +236,19 @@ def load_sweep(
     Args:
         path: The sweep.
         recipe: The recipe that is varied.
-        overrides: `key.path=value` for all variants; `sweep.key.path=value` is for the sweep itself.
+        overrides: `key.path=value` for all variants; `sweep.key.path=value` for the sweep itself.
         suite_overrides: `key.path=value` for all evaluations.
-        only: Names of variants and untrained models: the others are left out. Empty: all.
-        kept: Names that are not left out either, where the sweep still has them.
+        only: Names of the variants and untrained models to keep; empty: all.
+        kept: Further names to keep, if the sweep still has them.
 
     Raises:
-        RecipeError: With the problems found, in all variants; if there is no variant of a name; also where an
-            override would be without effect because the sweep sets its key.
+        RecipeError: Lists the problems in all variants; also if no variant has a given name, or an override
+            has no effect because the sweep sets its key.
     """
     own, overrides = _split(overrides)
     sweep = _chosen(load_recipe(path, Sweep, own), only, kept)
     _check_overrides(sweep, overrides)
-    # What is wrong with it is reported once, not for each variant.
+    # So that its problems are reported once, not for each variant.
     base = load_recipe(recipe, RLRecipe, overrides)
     recipes: dict[str, RLRecipe] = {}
     problems = []
@@ -265,7 +265,7 @@ def load_sweep(
                 f"variant `{row.name}` has {varied.steps} steps, and last_steps is {sweep.last_steps}; "
                 f"lower it (`--set {OWN}last_steps={varied.steps}`), or raise `steps`"
             )
-        # The sweep's own files go along: each variant is a run of a process of its own.
+        # Add the sweep's own files: each variant runs in a separate process.
         brought = {"model": resolved(varied.model), "uses": _joined(sweep.uses, varied.uses)}
         recipes[row.name] = varied.model_copy(update=brought)
     if problems:
@@ -277,7 +277,7 @@ def load_sweep(
 
 
 def _chosen(sweep: Sweep, only: Sequence[str], kept: Sequence[str]) -> Sweep:
-    """The sweep with some of its variants and untrained models, and the differences between these."""
+    """The sweep reduced to some variants and untrained models, and the differences between them."""
     if not only:
         return sweep
     for name in only:
@@ -298,7 +298,7 @@ def _chosen(sweep: Sweep, only: Sequence[str], kept: Sequence[str]) -> Sweep:
 
 
 def _meant(sweep: Sweep, name: str) -> str:
-    """The remedy for a name that no variant has."""
+    """The fix for an unknown variant name."""
     if "," in name:
         return "one name for each --only"
     every = (*sweep.rows(sweep.variants), *sweep.rows(sweep.untrained))
@@ -317,7 +317,7 @@ def _start(sweep: Sweep, row: Row, model: str, overrides: Sequence[str]) -> Star
 
 
 def _split(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those of the sweep's own file, without their prefix, and those of the recipe."""
+    """Overrides of the sweep file, without their prefix, and overrides of the recipe."""
     own = [word.removeprefix(OWN) for word in overrides if word.startswith(OWN)]
     return own, [word for word in overrides if not word.startswith(OWN)]
 
@@ -341,7 +341,7 @@ def _check_overrides(sweep: Sweep, overrides: Sequence[str]) -> None:
 def _suites(
     sweep: Sweep, settings: Mapping[str, Any], overrides: Sequence[str], given_by: str
 ) -> dict[str, EvalSuite]:
-    """Name -> suite, with its own settings, then those of who is evaluated, then those for all."""
+    """Name -> suite, with its own settings, then those of the evaluated model, then those for all."""
     found = {
         one.title: load_recipe(
             find(one.suite, "eval_suites"),
@@ -366,6 +366,6 @@ def _of_run(seed: int | None, prepared: Path) -> dict[str, Any]:
 
 
 def _filled(recipe: R, known: Mapping[str, Any]) -> R:
-    """A recipe with what stands in braces in it filled in."""
+    """A recipe with its placeholders filled in."""
     values = recipe.model_dump(mode="json")
     return type(recipe).model_validate(filled(values, known)) if marks(values) & {*known} else recipe

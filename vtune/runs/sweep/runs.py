@@ -48,14 +48,14 @@ def runs_of(plan: Plan, out: Path) -> list[Run]:
 
 
 def check_sweep_folder(plan: Plan, out: Path, *, resume: bool, processes: int) -> None:
-    """Check that a sweep can begin in a folder, or continue in it with what is there.
+    """Check that a sweep can begin in a folder, or continue with its content.
 
-    Variants and seeds may be added to a sweep, and taken away.
+    Variants and seeds may be added and removed.
 
     Raises:
-        RecipeError: If the folder holds a sweep and `resume` was not asked, or the other way round; if a run
-            in it began, or an evaluation in it ended, with other settings.
-        DataError: The same with other data.
+        RecipeError: If the folder holds a sweep without `resume`, or no sweep with it; if a run in it was
+            started, or an evaluation finished, with other settings.
+        DataError: If it was with other data.
     """
     check_folder_output(out)
     there = (out / SWEEP).exists()
@@ -92,14 +92,14 @@ def _suites(plan: Plan, run: Run, out: Path) -> Mapping[str, EvalSuite]:
 
 
 def _start(plan: Plan, run: Run, out: Path) -> str | None:
-    """The model of a run without training; None of others."""
+    """The model of a run without training; None for others."""
     return None if run.trained else plan.model_of(run.variant, run.seed, prepared_in(out, run.seed))
 
 
 def _check_same_training(
     folder: Path, recipe: RLRecipe, prints: Mapping[str, str], *, processes: int
 ) -> None:
-    """Check that a run is the one that would be made now; else it alone has to go, not the whole sweep."""
+    """Check that a run matches the current settings; if not, only this run has to be removed."""
     try:
         check_same_run(folder, recipe, prints, processes=processes, uses=recipe.uses)
     except (RecipeError, DataError) as error:
@@ -108,7 +108,7 @@ def _check_same_training(
 
 
 def _check_same_evaluation(folder: Path, suite: EvalSuite, model: str | None) -> None:
-    """Check that an evaluation is the one that would be made now; `model` where it is not trained."""
+    """Check that an evaluation matches the current settings; `model` is given if it is untrained."""
     results = read_record(folder / RESULTS, "suite", "environment", fix="the evaluation wrote it; restore it")
     now = judged_as_shown(suite).model_dump(mode="json")
     before = suite_as_today(results["suite"], now)
@@ -139,18 +139,18 @@ def plan_sweep(
     processes: int,
     begin: bool = True,
 ) -> dict[str, Any]:
-    """What a dry run reports: each variant's own plan, and what would become of each run.
+    """What a dry run reports: each variant's plan, and what would happen to each run.
 
     Args:
         plan: The sweep.
         out: Its folder.
-        check: The plan of one recipe.
+        check: Returns the plan of one recipe.
         resume: Whether the sweep in the folder would be continued.
-        processes: Of each run.
-        begin: Whether a sweep is to begin, or continue, in just this folder: else nobody minds what is in it.
+        processes: Processes per run.
+        begin: Whether a sweep will begin or continue in this folder; if not, its content is not checked.
 
     Raises:
-        VtuneError: With the problems found.
+        VtuneError: Lists the problems found.
     """
     check_folder_output(out)
     variants = {}
@@ -174,17 +174,17 @@ def plan_sweep(
 
 
 def _firsts(plan: Plan, out: Path) -> list[Run]:
-    """The first run of each row: it stands for all seeds where something is checked before the start."""
+    """The first run of each row, which represents all seeds in checks before the start."""
     return list({run.variant: run for run in reversed(runs_of(plan, out))}.values())[::-1]
 
 
 def _is_to_come(name: str, out: Path) -> bool:
-    """Whether a file or folder is one that the sweep makes itself, and not there yet."""
+    """Whether a file or folder will be made by the sweep itself and does not exist yet."""
     return Path(name).is_relative_to(out / PREPARED) and not Path(name).exists()
 
 
 def _without_prepared(missing: Sequence[str], out: Path) -> list[str]:
-    """What is missing, as a plan names it, and is not made by the sweep itself."""
+    """The missing items of a plan, except those that the sweep makes itself."""
     kinds = ("data file ", "model ")
     return [
         name
@@ -194,7 +194,7 @@ def _without_prepared(missing: Sequence[str], out: Path) -> list[str]:
 
 
 def _missing(plan: Plan, out: Path) -> list[str]:
-    """What evaluations would not find; what the variants want to be there is reported with them."""
+    """What evaluations would lack; what variants need is reported with them."""
     runs = _firsts(plan, out)
     suites = [suite for run in runs for suite in _suites(plan, run, out).values()]
     files = dict.fromkeys(name for suite in suites for name in suite.data if not Path(name).exists())
@@ -206,17 +206,17 @@ def _missing(plan: Plan, out: Path) -> list[str]:
 
 
 def _check_held_out(plan: Plan, out: Path) -> None:
-    """Check that evaluations can be made; of what is prepared later, the evaluation itself checks it."""
+    """Check that the evaluations can run; what is prepared later is checked by the evaluation itself."""
     read: list[EvalSuite] = []
     for run in _firsts(plan, out):
-        # The policies to come have the tokenizer of the one that they start from.
+        # Future policies have the tokenizer of the model they start from.
         model = _start(plan, run, out) or _recipe(plan, run, out).model
         if _is_to_come(model, out):
             continue
         load_chat(model)
         for suite in _suites(plan, run, out).values():
             if suite not in read and not any(_is_to_come(name, out) for name in suite.data):
-                check_eval(suite, model)  # all its data are read
+                check_eval(suite, model)  # reads all of its data
                 read.append(suite)
 
 
@@ -244,26 +244,25 @@ def run_sweep(
 ) -> dict[str, Any]:
     """Run what is not finished, and return the table.
 
-    Every run is an ordinary run folder, `out/VARIANT/seed-N`, its recipe beside it, and an evaluation on each
-    suite in it, `eval/SUITE`; an untrained model has the evaluations alone, in `out/NAME/eval/SUITE`. So
-    each can be looked at, resumed and repeated by itself. One that fails does not keep the others from being
-    run.
+    Every run is an ordinary run folder, `out/VARIANT/seed-N`, with its recipe beside it and an evaluation on
+    each suite inside, `eval/SUITE`; an untrained model only has evaluations, in `out/NAME/eval/SUITE`. So
+    each can be viewed, resumed and repeated separately. A failing run does not prevent the others.
 
     Args:
         plan: The sweep.
         out: Folder for everything; gets `sweep.yaml` and, after each run, `table.json`.
         resume: Continue in a folder that holds a sweep: finished runs stay, others are resumed exactly.
-        processes: Of each run.
+        processes: Processes per run.
         options: Words for each run's command line, e.g. `--gpus 8`.
-        shares: Of each run that goes on at the same time, the environment: see `machines.places`.
+        shares: Environment of each of the concurrent runs, see `machines.places`.
         start: Starts one command.
 
     Returns:
-        The table, see `vtune.runs.sweep.table.sweep_table`, and `failed`: what was tried in vain, each with
-        `name`, `how` and `said`.
+        The table, see `vtune.runs.sweep.table.sweep_table`, and `failed`: what failed, each with `name`,
+        `how` and `said`.
 
     Raises:
-        VtuneError: Before anything starts, with what is wrong.
+        VtuneError: If something is wrong, before anything starts.
         SystemExit: 130 if a run was interrupted.
     """
     for run in _firsts(plan, out):
@@ -300,7 +299,7 @@ def _write_suites(folder: Path, suites: Mapping[str, EvalSuite]) -> None:
 
 
 def _commands(plan: Plan, run: Run, out: Path, options: Sequence[str]) -> Iterator[Command]:
-    """What is left to do for a run."""
+    """The remaining commands of a run."""
     log = run.folder.with_name(f"{run.folder.name}.log")
     if run.seed is not None:
         at, read = plan.at[run.variant], plan.read_by(run.variant)

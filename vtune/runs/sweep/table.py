@@ -22,10 +22,10 @@ from vtune.runs.sweep.placeholders import OF_RUNS, differences, marks, rows
 from vtune.runs.sweep.questions import Items, by_questions, items_of
 
 SWEEP = "sweep.yaml"
-"""Makes a folder that of a sweep."""
+"""File that marks a sweep's folder."""
 TABLE = "table.json"
 DONE = "done.json"
-"""In the folder of a run that is finished: what it returned."""
+"""File in the folder of a finished run: its result."""
 BY_QUESTIONS = "of a single evaluation's faithfulness: over its independent questions"
 
 
@@ -34,14 +34,14 @@ class Run(NamedTuple):
 
     variant: str
     seed: int | None
-    """None: a model that is evaluated without training, for which no seed matters."""
+    """None: a model evaluated without training, for which the seed does not matter."""
     folder: Path
     trained: bool = True
     """False: it is only evaluated."""
 
     @property
     def name(self) -> str:
-        """As it is shown to people: the path of its folder inside the sweep's."""
+        """Its name for people: the path of its folder inside the sweep's folder."""
         return self.variant if self.seed is None else f"{self.variant}/seed-{self.seed}"
 
     def evaluation(self, suite: str) -> Path:
@@ -70,37 +70,38 @@ def is_sweep(path: Path) -> bool:
 def sweep_table(path: Path) -> dict[str, Any]:
     """The numbers of a sweep's finished runs.
 
-    Of training, means over the last steps: `accuracy`, the share of answers with full marks; the parts of the
-    reward, unweighted, those of one's own as `own reward, NAME`; `entropy` of a token in nats; `tool calls` a
-    rollout; `call errors`, the share of the calls in these steps that failed by the model's doing;
-    `correctable calls` of failing conversations, where credit is transferred; of boxes `iou@50` to `iou@99`
-    and `ap`; `gradient norm` before clipping, and those of parts. Of all steps: `accuracy, all steps`, the
-    mean (an area under the curve), `largest fall`, of the accuracy reward from a mean of as many steps to a
-    later one, and `minutes`.
+    For training, means over the last steps: `accuracy`, the share of answers with full marks; the reward
+    parts, unweighted, custom ones as `own reward, NAME`; `entropy` per token in nats; `tool calls` per
+    rollout; `call errors`, the share of the calls in these steps that failed through the model's fault;
+    `correctable calls` of failing conversations, if credit is transferred; for boxes `iou@50` to `iou@99` and
+    `ap`; `gradient norm` before clipping, in total and per part. Over all steps: `accuracy, all steps`, the
+    mean (an area under the curve), `largest fall`, of the accuracy reward from a mean of the same number of
+    steps to a later one, and `minutes`.
 
-    Of each suite: `accuracy`, its score, with `fsp` and `fcp` where it is HR-Bench's; of boxes as above; of
-    the questions that need a look `faithful` (right and faithful, of all: CodeV's Table 5), `faithful of
-    right` (algorithm 1) and `tool calls`; and habits, shares of all: `no look`, `whole picture`, `look
-    beside`; where a cue names a wrong answer, `by cue` is the share that answers it, and `by cue after a
-    look` that of those whose look shows the target. Where what calls showed is unknown, they are None, and
+    For each suite: `accuracy`, its score, with `fsp` and `fcp` for HR-Bench; for boxes as above; for
+    questions that need a look `faithful` (right and faithful, of all: CodeV's Table 5), `faithful of right`
+    (algorithm 1) and `tool calls`; and habits, as shares of all: `no look`, `whole picture`, `look beside`;
+    where a cue gives a wrong answer, `by cue` is the share that follows it, and `by cue after a look` the
+    share among those whose look shows the target. If it is unknown what calls showed, they are None, and
     `no_shares` says why.
 
     Args:
         path: The sweep's folder.
 
     Returns:
-        `name`, `path`, `interval` (the method), `last_steps`, `suites`; `variants`: name -> `seeds` (finished
-        runs; None for an untrained model, which is one and the same for every seed), each number as `value`,
-        `low`, `high` (None with one seed, or where all are alike), `n`, the runs that have it, and their
-        `values`, by seed (None where none has), and `held_out`: suite -> the same; `differences`: `A - B` ->
-        the same, of differences seed by seed, and `shown`, the smallest true difference that as many seeds
-        that vary as much show in 80 of 100 sweeps (None where there is no interval); accuracy on a suite has
-        also `by_questions`, `value`, `low` and `high` over the questions of all seeds (None where a score is
-        not their mean), and `shown` is by whichever says that seeds vary more; `runs`: name -> `training` and
-        `held_out` of each run; `unfinished`: runs and evaluations that are missing.
+        `name`, `path`, `interval` (the method), `last_steps`, `suites`; `variants`: name -> `seeds` (number
+        of finished runs; None for an untrained model, which is the same for every seed), each number as
+        `value`, `low`, `high` (None with one seed, or if all are equal), `n`, the number of runs that have
+        it, and their `values` by seed (None if no run has it), and `held_out`: suite -> the same;
+        `differences`: `A - B` -> the same for differences seed by seed, and `shown`, the smallest true
+        difference that this many seeds, varying this much, detect in 80 of 100 sweeps (None without an
+        interval); accuracy on a suite also has `by_questions`, with `value`, `low` and `high` over the
+        questions of all seeds (None if a score is not their mean), and `shown` then uses the larger of the
+        two spreads; `runs`: name -> `training` and `held_out` of each run; `unfinished`: runs and evaluations
+        that are missing.
 
     Raises:
-        DataError: If a file in the folder is broken, or the sweep older than suites of its table.
+        DataError: If a file in the folder is broken, or the sweep is older than suites in its table.
     """
     sweep = _settings(path / SWEEP)
     suites = [str(one.get("name") or Path(one["suite"]).stem) for one in sweep["held_out"]]
@@ -131,7 +132,7 @@ def sweep_table(path: Path) -> dict[str, Any]:
 def _finished(
     path: Path, sweep: Mapping[str, Any], suites: Sequence[str]
 ) -> tuple[dict[str, dict[int | None, Found]], list[str]]:
-    """Variant -> seed -> what its finished run has found, and the names of what is not finished."""
+    """Variant -> seed -> the numbers of its finished run, and the names of what is not finished."""
     axes, untrained = sweep["axes"], sweep["untrained"]
     filled = [sweep["held_out"], [(one["model"], one["settings"]) for one in untrained.values()]]
     once = not marks(filled) & {*OF_RUNS}
@@ -154,7 +155,7 @@ def _finished(
 
 
 def variants_of(folder: Path) -> list[str]:
-    """Names of the variants and untrained models of the sweep in a folder; empty where there is no sweep.
+    """Names of the variants and untrained models of the sweep in a folder; empty if there is no sweep.
 
     Raises:
         DataError: If its file cannot be read.
@@ -213,7 +214,7 @@ def _means(runs: Sequence[Numbers], names: Sequence[str], *, paired: bool) -> di
     for name in names:
         there = [run[name] for run in runs if name in run]
         values = [number.value for number in there]
-        # One alone keeps the interval that it has by itself.
+        # A single value keeps its own interval.
         mean = there[0] if len(there) == 1 else over_seeds(values)
         found[name] = (asdict(mean) | {"values": values}) if mean else None
         if mean and paired:
@@ -224,7 +225,7 @@ def _means(runs: Sequence[Numbers], names: Sequence[str], *, paired: bool) -> di
 def _difference_row(
     first: Mapping[int | None, Found], second: Mapping[int | None, Found], suites: Sequence[str]
 ) -> dict[str, Any]:
-    """Of the seeds that both have; an untrained model stands against every seed."""
+    """Differences over the seeds that both have; an untrained model is paired with every seed."""
     seeds = [seed for seed in first if seed in second or None in second]
     if None in first:
         seeds = list(second)
@@ -265,7 +266,7 @@ def _less(first: Numbers, second: Numbers) -> Numbers:
 
 
 def _numbers_of(found: Found) -> dict[str, Any]:
-    """The numbers of one run, by themselves."""
+    """The numbers of one run."""
     return {
         "training": {name: number.value for name, number in found.training.items()},
         "held_out": {
