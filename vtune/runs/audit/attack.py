@@ -16,19 +16,19 @@ from vtune.sandbox.types import Isolation, Layer
 def run_attack(
     folder: Path | None, only: Sequence[str], *, isolation: Isolation, without: Sequence[Layer]
 ) -> dict[str, Any]:
-    """Run a suite of attacks and say what held. SIGTERM ends it as Ctrl-C does, with everything removed.
+    """Run a suite of attacks and report what held. SIGTERM ends it like Ctrl-C, with everything cleaned up.
 
     Args:
-        folder: Of the suite; the one that ships with vtune if None.
+        folder: Folder of the suite; None: the built-in one.
         only: Names of attacks to run; all if empty.
         isolation: Tier of the sandbox.
         without: Layers to leave out: a negative control, in which attacks are expected to succeed.
 
     Returns:
-        `tier`, `layers` and `notes` as `Sandbox.info` gives them, `without`, `attacks`, one entry each
-        (`name`, `must_not`, `check`, `outcome`, `held`, `breaches`, `status`, `seconds`, `note`,
-        `stopped_by`), and the counts `held`, `breached`, `allowed` (known leaks, which are not breaches),
-        `skipped` and `errors` (attacks that could not be run).
+        `tier`, `layers` and `notes` from `Sandbox.info`, `without`, `attacks`, one entry each (`name`,
+        `must_not`, `check`, `outcome`, `held`, `breaches`, `status`, `seconds`, `note`, `stopped_by`), and
+        the counts `held`, `breached`, `allowed` (known leaks, which are not breaches), `skipped` and `errors`
+        (attacks that could not be run).
 
     Raises:
         DataError: If the suite cannot be run as it is.
@@ -60,9 +60,9 @@ def run_attack(
 
 
 def _run(suite: Coroutine[Any, Any, Tally]) -> Tally:
-    """Like `asyncio.run`, with SIGTERM as one more Ctrl-C.
+    """Like `asyncio.run`, with SIGTERM handled like Ctrl-C.
 
-    By the loop and not through SIGINT: a shell has commands in its background ignore that.
+    Handled by the loop and not through SIGINT, which background commands of a shell ignore.
     """
 
     async def until_stopped() -> Tally:

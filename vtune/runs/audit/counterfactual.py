@@ -34,10 +34,10 @@ from vtune.view.place import step_of
 
 
 def asked_exchanges(names: str) -> tuple[str, ...]:
-    """The exchanges of a list with commas, in order.
+    """The exchanges in a comma-separated list, in order.
 
     Raises:
-        RecipeError: If there is none of a name, or none at all.
+        RecipeError: If an exchange is unknown, or none is given.
     """
     asked = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     for name in asked or ("",):
@@ -52,29 +52,29 @@ def asked_exchanges(names: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunWith:
-    """What the command line says of drawing again."""
+    """The command line's settings for re-runs."""
 
     exchanges: str
-    """Names, with commas between them."""
+    """Names, separated by commas."""
     model: str
-    """Folder or hub name, or `openai:URL#model`: the one that drew the trajectories."""
+    """Folder or hub name, or `openai:URL#model`, of the model that generated the trajectories."""
     agent: str | None = None
-    """Name or path of the agent that drew them, in the place of what the run says."""
+    """Name or path of the agent that generated them, overriding what the run says."""
     vllm: bool = False
 
 
 def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
-    """Everything that can be known before an audit begins.
+    """Check and prepare everything before an audit begins.
 
     Args:
-        asked: What the command line says.
+        asked: The command line's settings.
         audited: The trajectories.
         path: Their folder or file.
 
     Raises:
-        RecipeError: If the files are of several steps, a model graded the answers, or an exchange wants the
-            policy's tokens, and its model is behind an endpoint.
-        VtuneError: If the model cannot be had.
+        RecipeError: If the files are from several steps, a model graded the answers, or an exchange needs the
+            policy's tokens and its model is behind an endpoint.
+        VtuneError: If the model is not available.
     """
     exchanges = asked_exchanges(asked.exchanges)
     if len({step_of(file) for file in audited.files}) > 1:
@@ -110,9 +110,9 @@ def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
 
 
 def _other_model(model: str, results: Path) -> str | None:
-    """The model that an evaluation names, if that is another name than the one of the model that draws again.
+    """The model named by an evaluation, if its name differs from that of the model used for re-runs.
 
-    One folder by two names is the same model; whether an endpoint, or a copy, is, nobody here can tell.
+    One folder under two names is the same model; for endpoints and copies this cannot be known here.
     """
     if not results.is_file():
         return None
@@ -130,24 +130,23 @@ def run_counterfactual(
     portions: Iterator[tuple[Path, Sequence[Trajectory]]],
     reward: RewardRecipe,
 ) -> dict[str, Any]:
-    """Draw right answers again, with each exchange, and say what depends on what was seen.
+    """Regenerate right answers with each exchange, and report which depend on what was seen.
 
     Args:
-        reruns: What is asked for.
-        looked: What the audit has found.
-        samples: By id, without pictures.
+        reruns: What to regenerate, and how.
+        looked: Candidates found by the audit.
+        samples: Id -> sample, without pictures.
         portions: The same trajectories again, by file.
         reward: How answers are judged.
 
     Returns:
-        `model`; `drawn_by`, the name of the model that drew the trajectories, if it is another name;
-        `exchanges`, for each what `vtune.metrics.counterfactual.Dependence` says; `drawn`, turns that were
-        drawn now; `tokens`, of all on record, None where nobody here sees them; `record`, the file
-        that they are kept in.
+        `model`; `drawn_by`, the name of the model that generated the trajectories, if different; `exchanges`,
+        with a `vtune.metrics.counterfactual.Dependence` for each; `drawn`, number of turns generated now;
+        `tokens`, in all recorded turns, None if not visible here; `record`, the file that stores them.
 
     Raises:
-        DataError: If a record is not of this model.
-        RunFailed: If nothing is left that could draw.
+        DataError: If a record is from another model.
+        RunFailed: If nothing is left that could generate.
     """
     reruns.record.trim()
     found, drawn = asyncio.run(_rerun(reruns, looked, samples, portions, reward))
@@ -175,7 +174,7 @@ async def _rerun(
     portions: Iterator[tuple[Path, Sequence[Trajectory]]],
     reward: RewardRecipe,
 ) -> tuple[dict[Place, dict[str, Rerun]], int]:
-    """The re-runs by place and exchange, and how many turns were drawn now."""
+    """The re-runs by place and exchange, and the number of turns generated now."""
     asked = {one.place for one in looked if one.asked}
     found: dict[Place, dict[str, Rerun]] = {place: {} for place in asked}
     rows: Counter[Path] = Counter()
@@ -190,7 +189,7 @@ async def _rerun(
                 rows[file] += len(portion)
                 todo = [(place, one) for place, one in zip(places, portion, strict=True) if place in asked]
                 for name in reruns.exchanges:
-                    # As many at a time as are drawn together: each holds its pictures.
+                    # Only as many as are generated together, as each holds its pictures in memory.
                     for start in range(0, len(todo), room):
                         part = todo[start : start + room]
                         turns = [
@@ -207,7 +206,7 @@ async def _rerun(
 async def _results(
     reruns: Reruns, turns: Sequence[Turn | Rerun], model: Model, scorer: Scorer, steps: Steps
 ) -> list[Rerun]:
-    """What came of turns that are drawn together, in order."""
+    """The results of turns that are generated together, in order."""
     todo = [turn for turn in turns if isinstance(turn, Turn)]
     again = [turn.again for turn in todo]
     said = await draw_side_by_side(model.engine, again, model.policy.chat, room=max(1, len(todo)))

@@ -18,7 +18,7 @@ from vtune.sandbox.recipe import SandboxRecipe
 
 
 class Drawn(Strict):
-    """The settings of a run that concern generation; its other sections may be older than today's."""
+    """A run's settings for generation; its other sections may be out of date."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -34,7 +34,7 @@ class Drawn(Strict):
     @model_validator(mode="before")
     @classmethod
     def _of_any_run(cls, values: Any) -> Any:
-        """The settings of an evaluation as they are; those of training have weights under `update`."""
+        """The values of an evaluation unchanged; those of training keep weight settings under `update`."""
         if not isinstance(values, dict):
             return values
         values = as_today(values)
@@ -47,14 +47,14 @@ class Drawn(Strict):
 
 
 def drawn_as(settings: str, agent: str | None) -> Drawn | AgentRecipe:
-    """What a model is opened with.
+    """The settings to open a model with.
 
     Args:
-        settings: The file with the settings of the run.
-        agent: Name or path of an agent, in the place of what the run says.
+        settings: The file with the run's settings.
+        agent: Name or path of an agent, overriding what the run says.
 
     Raises:
-        RecipeError: If neither says it, or the pictures of calls were not shown.
+        RecipeError: If neither is available, or the pictures of calls were not shown.
     """
     if agent is not None:
         found: Drawn | AgentRecipe = load_recipe(find(agent, AGENTS), AgentRecipe)

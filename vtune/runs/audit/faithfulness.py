@@ -49,14 +49,14 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 REASONS = 5
-"""Of unscored trajectories, how many reasons are reported."""
+"""Maximum number of reasons reported for unscored trajectories."""
 
 Taker = HumanLabels | RerunCandidates | WithoutLook
-"""Takes in what is audited, a portion at a time."""
+"""Consumes audited trajectories, a portion at a time."""
 _RANK = re.compile(r"-rank-\d+(?=\.parquet$)")
 
 ROWS, BYTES = 256, 128 * 2**20
-"""Trajectories, and bytes of their pictures, that are in memory at the same time; ours."""
+"""Limits on trajectories, and on bytes of their pictures, in memory at a time; ours."""
 
 
 def run_faithfulness(
@@ -72,40 +72,40 @@ def run_faithfulness(
     """Audit what the tool calls of stored trajectories showed.
 
     Args:
-        path: The folder of an `rl` or `eval` run, or a Parquet file of trajectories. A file outside of such a
-            folder is judged by the levels of the shipped recipe `codev`.
-        data: The samples that the trajectories answer; the run's own where it is empty.
-        judge_urls: OpenAI-compatible endpoints that judge what boxes do not: one of all models, or one each.
-        judge_models: The models' names there. Several judge by majority.
-        looks: Who says what a call shows: `auto`, `both` or the name of a judge. With `both` the numbers are
-            those by boxes.
-        every: Whether models judge the calls after the first that shows a target, too.
-        rerun: With which exchanges, and which model, right answers are drawn again; None: they are not.
+        path: The folder of an `rl` or `eval` run, or a Parquet file of trajectories. A file outside such a
+            folder is judged by the levels of the built-in recipe `codev`.
+        data: The samples that the trajectories answer; empty: the run's own.
+        judge_urls: OpenAI-compatible endpoints that judge what boxes cannot: one for all models, or one for
+            each.
+        judge_models: The models' names there. Several models judge by majority.
+        looks: Who decides what a call shows: `auto`, `both` or a judge's name. With `both`, the main numbers
+            are by boxes.
+        every: Whether models also judge the calls after the first that shows a target.
+        rerun: Exchanges and model for regenerating right answers; None: no re-runs.
 
     Returns:
-        The result, and the failure in which the command ends if no trajectory with calls could be audited:
-        the result then has what needs no look. `all` and `sources`: algorithm 1 with both denominators,
-        shares, buckets and intervals; `files`, with the same numbers for each file of a training run,
-        those that several processes wrote of one step together, as `step-000000.parquet`; `calls`, what
-        calls were good for (`vtune.metrics.calls`), of right answers and of all;
-        `settings`; `looks`; `asked`, by the name of the judge which model was asked about looks, and how, and
-        `replies_before`, how many replies earlier audits had got from a model of that name;
-        `need_no_look`, by source how many trajectories answer a question that needs no look, and are in none
-        of these numbers; `judged_by`, how many trajectories with calls boxes and a model have judged; `note`,
-        who they are, and whether the numbers compare with CodeV's; `unscored`, the commonest reasons
-        why something is not known, with their numbers. With `both` also `by_model`, the numbers by the model
-        (or by the majority of several), `agreement` of boxes and model on the trajectories that it was asked
-        about, `by_rule`, how many with calls it was not, for those are no looks whoever judges, and
-        `judges`, by name how far each can be trusted (`vtune.metrics.calibration`). `spent`: tokens that
-        models took. `people`: how far labels of people agree, see `HumanLabels.result`; empty where there are
-        none. `counterfactual`: see `vtune.runs.audit.counterfactual.run_counterfactual`; only where it is
-        asked for.
+        The result, and the failure that ends the command if no trajectory with calls could be audited; the
+        result then has only what needs no look. `all` and `sources`: algorithm 1 with both denominators,
+        shares, buckets and intervals; `files`, with the same numbers for each file of a training run, where
+        files of several processes for one step are merged as `step-000000.parquet`; `calls`, what calls were
+        good for (`vtune.metrics.calls`), over right answers and over all; `settings`; `looks`; `asked`, by
+        judge, which model was asked about looks and how, and `replies_before`, the number of replies that
+        earlier audits got from a model of that name; `need_no_look`, by source, the number of trajectories
+        for questions that need no look, which no other number includes; `judged_by`, how many trajectories
+        with calls were judged by boxes and by a model; `note`, who they are, and whether the numbers are
+        comparable with CodeV's; `unscored`, the most common reasons why something is unknown, with counts.
+        With `both` also `by_model`, the numbers by the model (or the majority of several), `agreement` of
+        boxes and model on the trajectories that it was asked about, `by_rule`, the number of others with
+        calls, which are not looks by any judge, and `judges`, how far each can be trusted
+        (`vtune.metrics.calibration`). `spent`: tokens used by models. `people`: how far people's labels
+        agree, see `HumanLabels.result`; empty if there are none. `counterfactual`: see
+        `vtune.runs.audit.counterfactual.run_counterfactual`; only if requested.
 
     Raises:
         DataError: If there are no trajectories, the evaluation is not finished, or the samples that they
             answer are not found.
-        RecipeError: If a model is asked for, and nothing says which.
-        RunFailed: If a larger share of their answers than `reward.max_unscored` is unscored.
+        RecipeError: If a model is needed but none is named.
+        RunFailed: If the share of unscored answers exceeds `reward.max_unscored`.
     """
     check_finished(path)
     audited = locate(path, tuple(map(str, data)))
@@ -125,9 +125,9 @@ def _audited(
     *,
     every: bool,
 ) -> tuple[dict[str, Any], RunFailed | None]:
-    """What the audit finds, and the failure in which it ends."""
+    """The result of the audit, and the failure that ends it, if any."""
     reward = audited.reward
-    # Another endpoint may have given them, under the same name of a model.
+    # They may come from another endpoint with a model of the same name.
     before = {
         way.name: len(read_kept(file).replies)
         for way, file in zip(ways, replies, strict=True)
@@ -147,7 +147,7 @@ def _audited(
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
     if reruns is not None and failed is None:
         result |= {"counterfactual": _drawn_again(reruns, audited, candidates, ways[0].reward)}
-    if failed is None:  # an audit that could look at nothing leaves what an earlier one has found
+    if failed is None:  # a failed audit keeps the result of an earlier one
         _keep(path, result, judged)
     return result, failed
 
@@ -155,10 +155,10 @@ def _audited(
 def _keep(
     path: Path, result: Mapping[str, Any], judged: Mapping[str, Mapping[str, Sequence[AuditRow]]]
 ) -> None:
-    """Keep what was found in a folder: a file has none, and one that is only read cannot be written to.
+    """Store the result in the run folder, if there is one and it is writable.
 
-    Where this audit left out so much that it has no shares, those of an earlier one stay; what does not
-    depend on them, such as answers that were drawn again, is kept in any case.
+    If this audit left out too much to have shares, those of an earlier audit stay; what does not depend on
+    them, such as re-runs, is stored anyway.
     """
     if not path.is_dir():
         return
@@ -194,14 +194,14 @@ def _findings(
     *,
     kept: bool,
 ) -> tuple[dict[str, Any], RunFailed | None]:
-    """What all ways to judge have found, and the failure of the first that could audit nothing."""
+    """The findings of all ways to judge, and the failure of the first if it could audit nothing."""
     first = judged[BASE]
     asked = {
         way.name: {**way.asked, "replies_before": before.get(way.name, 0)}
         for way in ways
         if way.asked is not None
     }
-    # What holds models against boxes has its numbers by boxes.
+    # When models are compared with boxes, the main numbers are by boxes.
     models = [] if looks == BOTH else [one["model"] for one in asked.values()]
     result = _results(first, models, seed, limit) | {"asked": asked}
     failures = [nobody_audited(_flat(first)), unanswered(_flat(first), limit, kept=kept)]
@@ -214,14 +214,14 @@ def _findings(
 
 
 def unanswered(rows: Sequence[AuditRow], max_unaudited: float, *, kept: bool) -> RunFailed | None:
-    """The failure of an audit that has no shares of looks because a model gave no reply; None elsewhere.
+    """The failure of an audit without shares of looks because a model gave no reply; otherwise None.
 
-    Also None where there would be none had it replied to all.
+    Also None if there would be no shares even with all replies.
 
     Args:
         rows: What `audit` returned.
         max_unaudited: See `vtune.metrics.faithfulness.faithfulness`.
-        kept: Whether replies are kept, so that another audit asks only what has none.
+        kept: Whether replies are stored, so that another audit only asks for missing ones.
     """
     scored = [row for row in rows if row.correct is not None]
     users = [row for row in scored if row.calls]
@@ -268,7 +268,7 @@ def _listed(environments: Iterable[str]) -> str:
 def _results(
     rows: Mapping[str, list[AuditRow]], models: Sequence[str], seed: int, limit: float
 ) -> dict[str, Any]:
-    """What one way to judge has found, of all files together and of each."""
+    """The findings of one way to judge, over all files and for each."""
     everything = _flat(rows)
     judged_by = judges_of(everything)
     return {
@@ -290,7 +290,7 @@ def _results(
 def _compared(
     by_boxes: Sequence[AuditRow], judges: Mapping[str, list[AuditRow]], seed: int, limit: float
 ) -> dict[str, Any]:
-    """What models have found, where they agree with boxes, and how far each can be trusted."""
+    """The models' findings, their agreement with boxes, and how far each can be trusted."""
     if len(judges) > 1:
         judges = {**judges, MAJORITY: together(list(judges.values()))}
     last = judges[list(judges)[-1]]
@@ -316,7 +316,7 @@ def _numbers(rows: Sequence[AuditRow], seed: int, limit: float) -> dict[str, Any
 
 
 def _with_chance(rows: Mapping[str, Sequence[AuditRow]], levels: EvidenceLevels) -> dict[str, list[AuditRow]]:
-    """The rows of all files with their chance level; others are drawn from all of them."""
+    """The rows of all files with their chance level, for which questions are sampled from all files."""
     known = iter(with_chance(_flat(rows), levels))
     return {name: list(islice(known, len(part))) for name, part in rows.items()}
 
@@ -333,10 +333,11 @@ async def _audit(
     *,
     every: bool,
 ) -> dict[str, dict[str, list[AuditRow]]]:
-    """For each way to judge, and for `BASE`, audit rows by `_name_of`; a portion is in memory at a time.
+    """For each way to judge, and for `BASE`, audit rows by `_name_of`; only one portion is in memory at a
+    time.
 
-    The base is the first way, or what most say where all ways are models. What people said, and what is drawn
-    again, is compared with it.
+    The base is the first way, or the majority if all ways are models. People's labels and re-runs are
+    compared with it.
     """
     samples = samples_of(audited)
     names = [BASE, *(way.name for way in ways)]
@@ -373,7 +374,7 @@ async def _audit(
 
 
 def _name_of(file: Path) -> str:
-    """Its name, had one process written its step: intervals are of all trajectories of a step."""
+    """The file's name without its rank: intervals are over all trajectories of a step."""
     return _RANK.sub("", file.name)
 
 
@@ -386,7 +387,7 @@ def _portions(files: Sequence[Path]) -> Iterator[tuple[Path, list[Trajectory]]]:
 async def _scored(
     samples: dict[str, Sample], portion: Sequence[Trajectory], scorer: Scorer
 ) -> list[Trajectory]:
-    """The trajectories; those that were never scored now are."""
+    """The trajectories, scoring those that were never scored."""
     if strangers := {t.sample_id for t in portion} - set(samples):
         raise DataError(
             f"no sample has the id {min(strangers)!r}", fix="name the samples' Parquet file with --data"

@@ -16,34 +16,34 @@ from vtune.schema.trajectory import Trajectory
 from vtune.view.place import Place
 
 LOOKS = {True: "shown", False: "not shown", None: "not judged"}
-"""What the judge of looks says of a trajectory with calls: whether one of them shows the target."""
+"""The judge's verdict on a trajectory with calls: whether one of them shows the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """One trajectory that has a label."""
+    """A labelled trajectory."""
 
     label: Judgement
     verifier: str
     correct: bool | None
-    """What the verifier says; None where the answer is unscored."""
+    """The verifier's verdict; None if the answer is unscored."""
     looked: bool
-    """Its question needs a look, and it has calls."""
+    """Whether its question needs a look and it has calls."""
     faithful: bool | None
-    """What the judge of looks says; None where it could not tell, or there was nothing to look at."""
+    """The judge's verdict on its looks; None if it could not tell, or there was nothing to look at."""
     cluster: str = ""
-    """As of `AuditRow`, as is the target."""
+    """As in `AuditRow`, like the target."""
     target: float | None = None
 
 
 class HumanLabels:
-    """Collects the labelled ones among trajectories that are audited a portion at a time.
+    """Collects labelled trajectories from an audit that proceeds a portion at a time.
 
     Args:
-        path: What is audited, a folder or a file: its labels lie where `vtune view` puts them.
+        path: The audited folder or file; its labels are where `vtune view` puts them.
 
     Raises:
-        DataError: If the file of labels cannot be read.
+        DataError: If the label file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,20 +53,22 @@ class HumanLabels:
         self._found: list[Labelled] = []
 
     def take(self, portion: Sequence[StoredAudit]) -> None:
-        """Take in the next trajectories."""
+        """Take the next trajectories."""
         for one in portion:
             file, number = one.place
             label = self._labels.pop(f"{file.stem}/{number}", None)
-            # The file was written again since it was labelled: the label is of another trajectory.
+            # If the file was rewritten since it was labelled, the label belongs to another trajectory.
             if label is not None and (label.sample_id, label.rollout) == _name(one.trajectory):
                 self._found.append(_labelled(label, one))
 
     def result(self) -> dict[str, Any]:
-        """`labels`, the file; `labelled`, how many of the audited have one; `not_found`, labels of others;
-        `answers`, by verifier and together, the agreement of what it says (first) with right and wrong
-        (second); `looks`, by what the judge of looks says, how many are labelled, and how often
-        `judge erred` and `box wrong`; `calibration`, that of the judge of looks by labels: where people saw
-        its verdict and did not write `judge erred`, it stands. Empty where nothing is labelled.
+        """The agreement of labels with verifiers and with the judge of looks; empty if there are no labels.
+
+        `labels`, the file; `labelled`, the number of audited trajectories with a label; `not_found`, the
+        number of other labels; `answers`, by verifier and in total, the agreement of its verdict (first) with
+        right and wrong (second); `looks`, by the judge's verdict, the number of labels, of `judge erred` and
+        of `box wrong`; `calibration` of the judge of looks by labels: its verdict counts as true where people
+        saw it and did not choose `judge erred`.
         """
         if not self._there:
             return {}
@@ -92,7 +94,7 @@ def _name(trajectory: Trajectory) -> tuple[str, int | None]:
 
 
 def _labelled(label: Label, one: StoredAudit) -> Labelled:
-    assert label.label is not None  # `read_labels` leaves out what was taken back
+    assert label.label is not None  # `read_labels` leaves out retracted labels
     reward, row = one.trajectory.reward, one.audit
     accuracy = None if reward is None else reward.accuracy
     return Labelled(
@@ -107,14 +109,14 @@ def _labelled(label: Label, one: StoredAudit) -> Labelled:
 
 
 def _judged(one: Labelled) -> Judged:
-    """What the judge says and what is so; a label `box wrong` says nothing of what was shown: left out."""
+    """The judge's verdict and the truth; `box wrong` says nothing about what was shown, so it is left out."""
     said = None if one.label == "box wrong" else one.faithful
     truth = said if said is None or one.label != "judge erred" else not said
     return Judged(cluster=one.cluster, correct=one.correct, target=one.target, said=said, truth=truth)
 
 
 def _answers(found: Sequence[Labelled]) -> dict[str, Any]:
-    """A label `judge erred` or `box wrong` says nothing about the answer, and is left out."""
+    """Agreement about answers, without `judge erred` and `box wrong`, which say nothing about them."""
     said: dict[str, bool] = {"right": True, "wrong": False}
     return asdict(agreement((one.correct, said.get(one.label)) for one in found))
 

@@ -14,20 +14,20 @@ from vtune.runs.audit.ways import Way
 from vtune.runs.start import locked
 
 FOLDER = "audit-replies"
-"""In a run folder: a folder for each judge."""
+"""Subfolder of a run folder, with a folder for each judge."""
 NAME = "replies.jsonl"
 
 
 @contextmanager
 def kept_replies(run: Path, ways: Sequence[Way]) -> Iterator[tuple[Path | None, ...]]:
-    """The files in which the replies of each way's model are kept; None where no model is asked.
+    """The files that store the replies of each way's model; None if no model is asked.
 
-    Within it no other audit of a run asks the same models. Nothing is kept of the audit of a file of
-    trajectories, or of a folder that is only read.
+    Meanwhile no other audit of the run can ask the same models. Nothing is stored when auditing a trajectory
+    file or a read-only folder.
 
     Raises:
-        RecipeError: If another audit of the run asks one of them.
-        DataError: If a file of kept replies cannot be read.
+        RecipeError: If another audit of the run is asking one of them.
+        DataError: If a file of stored replies cannot be read.
     """
     if not run.is_dir() or not os.access(run, os.W_OK):
         yield (None,) * len(ways)
@@ -38,7 +38,7 @@ def kept_replies(run: Path, ways: Sequence[Way]) -> Iterator[tuple[Path | None, 
             stack.enter_context(locked(folder, fix="wait for the other audit of this run to end"))
             stack.callback(_tidy, folder)
         files = tuple(None if folder is None else folder / NAME for folder in folders)
-        # Another model may have the name by now: who knows that it has can ask again.
+        # Another model may now have this name; the user can then ask again.
         for file in filter(None, files):
             if count := len(read_kept(file).replies):
                 say(f"reusing {count} replies from {file.parent}; remove that folder to ask again")
@@ -46,16 +46,16 @@ def kept_replies(run: Path, ways: Sequence[Way]) -> Iterator[tuple[Path | None, 
 
 
 def _tidy(folder: Path) -> None:
-    """Leave no folder in which nothing was kept."""
+    """Remove a folder in which nothing was stored."""
     file = folder / NAME
     if folder.exists() and not (file.exists() and file.stat().st_size):
         shutil.rmtree(folder)
-        with suppress(OSError):  # another judge's are there
+        with suppress(OSError):  # another judge's replies are there
             folder.parent.rmdir()
 
 
 def _name(way: Way) -> str:
-    """Of the model that a way asks; where it asks one of answers alone, of the way too."""
+    """Name of a way's model; prefixed with the way's name if the model only judges answers."""
     assert way.reward.judge is not None
     model = way.reward.judge.model
     by = "" if way.only is None or way.asks_model else f"{way.name}-"

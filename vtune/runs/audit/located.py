@@ -30,13 +30,13 @@ from vtune.verifiers.spaces import Space
 from vtune.view.place import check_no_record, kind_of_file, no_trajectories, portions_of
 
 SEED = 0
-"""Of the bootstrap where no run says one: the same trajectories give the same intervals."""
+"""Seed of the bootstrap if no run gives one: the same trajectories give the same intervals."""
 
 
 class _Asked(Strict):
-    """What an audit takes from the settings of a run; its other sections may be older than today's.
+    """The settings that an audit reads from a run; its other sections may be out of date.
 
-    A key that is younger than a run has here the meaning that it had before it was there.
+    Keys newer than the run default to the behaviour before they existed.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -45,7 +45,7 @@ class _Asked(Strict):
     seed: int
     reward: RewardRecipe
     format: Format = SAMPLES
-    """Only suites have another."""
+    """Only suites have another one."""
     offers: tuple[ToolName, ...] | None = None
     answer_in: AnswerIn | None = None
     answer_default: AnswerIn | None = None
@@ -63,25 +63,25 @@ class _Asked(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """Where trajectories are, what they are about and how they are judged."""
+    """Where trajectories are, which samples they answer, and how they are judged."""
 
     files: tuple[Path, ...]
     source: Source
     reward: RewardRecipe
     seed: int
-    """Of the bootstrap: the run's own, so that an audit repeats what an evaluation said."""
+    """Seed of the bootstrap: the run's own, so that an audit reproduces an evaluation's numbers."""
     settings: str
-    """The file that both were read from."""
+    """The file that `reward` and `seed` were read from."""
     has_grader: bool = False
     """Whether an evaluation names a model for protocols that ask one."""
 
 
 def locate(path: Path, data: tuple[str, ...]) -> Audited:
-    """Where the trajectories of a run, or of a file, are, and which samples they answer.
+    """Locate the trajectories of a run or file, and the samples that they answer.
 
     Args:
         path: A folder, or a Parquet file.
-        data: Files of the samples; the run's own where there are none.
+        data: Files of the samples; empty: the run's own.
 
     Raises:
         DataError: If there are no trajectories, or nothing says which samples they answer.
@@ -129,12 +129,12 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
 
 
 def samples_of(audited: Audited) -> dict[str, Sample]:
-    """Id -> the sample as its replies are judged, without its pictures.
+    """Id -> sample, in the form in which its replies are judged, without pictures.
 
-    Where boxes were judged by other thresholds in the course of a training, a sample has none.
+    If a training changed the thresholds for boxes over time, samples have none.
 
     Raises:
-        DataError: If a file is not there or cannot be read, or files have different samples of one id.
+        DataError: If a file is missing or cannot be read, or files have different samples with one id.
     """
     check_paths(audited.source)
     iou = audited.reward.iou
@@ -156,5 +156,5 @@ def samples_of(audited: Audited) -> dict[str, Sample]:
 
 
 def _samples(data: Sequence[str]) -> Source:
-    """Parquet files of samples, as they are."""
+    """Parquet files of samples, unchanged."""
     return Source(data=tuple(data), format=SAMPLES, data_from="restore it", choices=None)

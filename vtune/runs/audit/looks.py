@@ -23,19 +23,19 @@ from vtune.tools.observation import recorded
 from vtune.tools.python import NAME as PYTHON
 
 NEAR = 0.1
-"""Share of the target that has to lie in a part of a sheet for the reader to look there; ours."""
+"""Minimum share of the target in a part of a sheet for the reader to look there; ours."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A puzzle, as it is asked and as it is read."""
+    """A puzzle as posed, with its reading target."""
 
     sample: Sample
     target: Target
 
     @property
     def picture(self) -> bytes:
-        """The encoded input."""
+        """The encoded input picture."""
         data = self.sample.images[0].data
         assert data is not None
         return data
@@ -43,45 +43,45 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What came of one call."""
+    """The result of one call."""
 
     status: str
     score: float | None
     why: str
-    """The red flags."""
+    """Its red flags."""
     pictures: int
     readable: bool
-    """The right digit can be read in one of its pictures. False where nobody looked: a call that was paid no
-    more than a miss and was due no more."""
+    """Whether the right digit can be read in one of its pictures. False if that was not checked: the call was
+    rewarded no more than a miss, and not due more."""
     due: bool
-    """The first call; everybody can read it, and it is one crop that geometry would have paid in full, with
-    honest operations alone."""
+    """Whether a full reward is due: the first call, readable by anyone, and a single crop that geometry would
+    have rewarded in full, made only with honest operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of a program on one puzzle."""
+    """The result of a program on one puzzle."""
 
     calls: tuple[Looked, ...]
     codes: tuple[str, ...]
-    """What was run, by call."""
+    """The code that ran, by call."""
     why: str
-    """What decided, in the words of the reward; of its calls in order."""
+    """What decided, in the reward's words, for its calls in order."""
 
     @property
     def reward(self) -> float:
-        """The tool part: the mean over its calls; 0 where there is none."""
+        """The tool part: the mean over its calls; 0 if there are none."""
         scores = [call.score or 0.0 for call in self.calls]
         return sum(scores) / len(scores) if scores else 0.0
 
     @property
     def readable(self) -> bool:
-        """Someone could have read the digit in what came back."""
+        """Whether someone could have read the digit in the returned pictures."""
         return any(call.readable for call in self.calls)
 
 
 def questions(level: int, count: int, *, seed: int) -> list[Question]:
-    """Held-out lens puzzles that need a look, with what their reader needs."""
+    """Held-out lens puzzles that need a look, with their reading targets."""
     found: list[Question] = []
     puzzles = lens.puzzles(level, seed=seed, split="heldout")
     samples = lens.samples(level, count, seed=seed, split="heldout")
@@ -93,13 +93,13 @@ def questions(level: int, count: int, *, seed: int) -> list[Question]:
 
 
 class Trials:
-    """Tries programs: one session a try, scored together, read one by one.
+    """Tries programs: one session per try, scored together, read one by one.
 
     Args:
         sandbox: Runs them.
-        scorer: Pays them; see `scorer_of`.
-        reward: Its recipe.
-        budget: Of the policy's pictures.
+        scorer: Rewards them; see `scorer_of`.
+        reward: The scorer's recipe.
+        budget: Pixel budget of the policy's pictures.
     """
 
     def __init__(self, sandbox: Sandbox, scorer: Scorer, reward: RewardRecipe, budget: PixelBudget) -> None:
@@ -110,7 +110,7 @@ class Trials:
         self._room = asyncio.Semaphore(8)
 
     async def all(self, asked: Sequence[tuple[Program, Question]]) -> list[Tried]:
-        """What came of each program on its puzzle, in order."""
+        """The result of each program on its puzzle, in order."""
         return list(await asyncio.gather(*(self._one(program, question) for program, question in asked)))
 
     async def _one(self, program: Program, question: Question) -> Tried:
@@ -136,7 +136,7 @@ class Trials:
         for k, (execution, known) in enumerate(zip(ran, pictures, strict=True)):
             by_name = _by_name(execution.names, known, k)
             score = scored.tool_scores[k]
-            # A second look at the same thing is a repetition, and due nothing.
+            # A second look at the same thing is a repetition, for which nothing is due.
             due = (
                 k == 0
                 and execution.status == "ok"
@@ -189,7 +189,7 @@ class Trials:
 def trajectory_of(
     sample: Sample, codes: Sequence[str], ran: Sequence[Execution], budget: PixelBudget
 ) -> Trajectory:
-    """A trajectory of calls and nothing else, recorded as `vtune.rollout.agent` does."""
+    """A trajectory that only has calls, recorded as in `vtune.rollout.agent`."""
     images = [_stored(picture.data, "input", budget) for picture in sample.images]
     calls = []
     for k, (code, execution) in enumerate(zip(codes, ran, strict=True)):
@@ -211,7 +211,7 @@ def trajectory_of(
 
 
 def scorer_of(reward: RewardRecipe, budget: PixelBudget) -> Scorer:
-    """The scorer of a recipe, which knows at what size the policy sees pictures."""
+    """A recipe's scorer, which knows the size at which the policy sees pictures."""
     return Scorer(reward, shown=lambda data: _shown(data, budget))
 
 
@@ -227,7 +227,7 @@ def _stored(data: bytes | None, origin: str, budget: PixelBudget) -> Stored:
 
 
 def _by_name(names: Sequence[str], known: Sequence[Picture], call: int) -> list[Picture | None]:
-    """What is known of each returned picture: files are called by shot, displayed ones come in order."""
+    """What is known about each returned picture: files are named by shot, displayed ones come in order."""
     displayed = [picture for picture in known if picture.displayed]
     found: list[Picture | None] = []
     for name in names:

@@ -12,25 +12,25 @@ from vtune.schema.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A trajectory about a question that needs a look, before anything is drawn again."""
+    """A trajectory for a question that needs a look, before re-runs."""
 
     place: Place
     answered: Answered
 
     @property
     def asked(self) -> bool:
-        """Whether it is to be drawn again: it is right, and saw a picture of a call."""
+        """Whether to regenerate it: it is right and saw a picture from a call."""
         return bool(self.answered.correct) and self.answered.looked
 
 
 class RerunCandidates:
-    """Collects them while trajectories are audited a portion at a time."""
+    """Collects candidates while trajectories are audited a portion at a time."""
 
     def __init__(self) -> None:
         self.rows: list[Candidate] = []
 
     def take(self, portion: Sequence[StoredAudit]) -> None:
-        """Take in the next trajectories."""
+        """Take the next trajectories."""
         self.rows += [
             Candidate(one.place, _answered(one.trajectory, one.audit))
             for one in portion

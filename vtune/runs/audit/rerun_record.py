@@ -13,15 +13,15 @@ from vtune.files.writing import unwritable
 from vtune.metrics.counterfactual import Rerun
 
 NAME = "counterfactual.jsonl"
-"""The file, beside the trajectories."""
+"""File name, beside the trajectories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A turn that was drawn again, and what came of it."""
+    """A regenerated turn and its result."""
 
     key: str
-    """Of the model, its settings, the conversation and the exchange."""
+    """Hash of the model, its settings, the conversation and the exchange."""
     exchange: str
     sample_id: str
     rollout: int
@@ -33,7 +33,7 @@ class Line:
     tokens: int | None
 
     def rerun(self) -> Rerun:
-        """As numbers are made of it."""
+        """The result in the form used for numbers."""
         return Rerun(
             right=self.right,
             follows=self.follows,
@@ -44,13 +44,13 @@ class Line:
 
 
 class RerunRecord:
-    """The file of a run; lines are appended as turns end, so that a kill loses what was under way.
+    """A run's record file; lines are appended as turns end, so a kill only loses turns in progress.
 
     Args:
-        path: The file; it need not be there.
+        path: The file; it need not exist.
 
     Raises:
-        DataError: If a line of it cannot be read. A last one without its line break is left out.
+        DataError: If one of its lines cannot be read. A last line without a line break is ignored.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,15 +58,15 @@ class RerunRecord:
         self._lines = _read(path)
 
     def get(self, key: str) -> Line | None:
-        """What is on record under a key."""
+        """The recorded line for a key."""
         return self._lines.get(key)
 
     def add(self, line: Line) -> None:
-        """Put one more on record.
+        """Append a line to the record.
 
         Raises:
             RecipeError: If the file cannot be written.
-            RunFailed: If there is no room for it.
+            RunFailed: If there is no space left.
         """
         self._lines[line.key] = line
         text = json.dumps(asdict(line), ensure_ascii=False, allow_nan=False) + "\n"
@@ -80,11 +80,11 @@ class RerunRecord:
             raise unwritable(self.path, error, None) from error
 
     def trim(self) -> None:
-        """Cut off what a kill has left of a line, before others follow it.
+        """Remove an incomplete last line, left by a kill, before others are appended.
 
         Raises:
             RecipeError: If the file cannot be written.
-            RunFailed: If there is no room for it.
+            RunFailed: If there is no space left.
         """
         if not self.path.exists():
             return

@@ -32,31 +32,31 @@ OPENINGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "tag": ("<answer>", ("</answer>",)),
     "boxed": ("\\boxed{", ()),
 }
-"""`answer_in` -> how a turn begins that answers at once, and the texts that end it."""
+"""`answer_in` -> how a turn that answers at once begins, and the texts that end it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reruns:
-    """What is to be drawn again, and with what."""
+    """What to regenerate, and how."""
 
     exchanges: tuple[str, ...]
     model: str
-    """Folder or hub name, or `openai:URL#model`: the one that drew the trajectories."""
+    """Folder or hub name, or `openai:URL#model`, of the model that generated the trajectories."""
     settings: Drawn | AgentRecipe
     kind: Kind
     seed: int
     record: RerunRecord
     judged_by: JudgedBy
-    """What says whether an answer is right: what said it of the answers that are there."""
+    """How answers are judged: the same way as the existing ones."""
     drawn_by: str | None = None
-    """What their evaluation calls the model that drew the trajectories, if that is another name."""
+    """The evaluation's name for the model that generated the trajectories, if different."""
     judge: str | None = None
-    """The model that judges answers of verifiers that ask one; None where there is none."""
+    """The model for verifiers that ask a judge; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The policy, opened."""
+    """The opened policy."""
 
     policy: Policy | ServedPolicy
     engine: Engine
@@ -64,13 +64,13 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A turn to be drawn."""
+    """A turn to regenerate."""
 
     key: str
     exchange: str
     sample: Sample
     gold: str | None
-    """The ground truth of what is shown in the place of its pictures."""
+    """The ground truth of what is shown instead of its pictures."""
     trajectory: Trajectory
     again: Regeneration
 
@@ -83,18 +83,18 @@ def turn_again(
     portion: Sequence[Trajectory],
     model: Model,
 ) -> Turn | Rerun:
-    """The last turn of a right answer with an exchange, or what is known of it without drawing.
+    """The last turn of a right answer with an exchange, or its result if known without generating.
 
     Args:
-        reruns: What is asked for.
-        name: Of the exchange.
-        trajectory: That saw a picture of a call.
-        samples: By id.
+        reruns: What to regenerate, and how.
+        name: Name of the exchange.
+        trajectory: A trajectory that saw a picture from a call.
+        samples: Id -> sample.
         portion: Trajectories whose questions may lend their targets.
-        model: Its policy, whose eyes and tokens are asked.
+        model: The policy, whose picture processing and tokenizer are used.
 
     Raises:
-        DataError: If the record is not of this model.
+        DataError: If the record is from another model.
     """
     sample = samples[trajectory.sample_id]
     key = _key(reruns, name, sample, trajectory)
@@ -128,13 +128,13 @@ def turn_again(
 async def judged(
     reruns: Reruns, turn: Turn, said: tuple[str, Completion] | ServiceError, scorer: Scorer
 ) -> Rerun:
-    """What came of a turn; on record where it is known.
+    """The result of a turn; recorded if known.
 
     Args:
-        reruns: With the record.
-        turn: That was drawn.
+        reruns: Contains the record.
+        turn: The generated turn.
         said: Its text and tokens, or why there are none.
-        scorer: Open.
+        scorer: An open scorer.
     """
     if isinstance(said, ServiceError):
         return Rerun(right=None, why=said.what)
@@ -160,7 +160,7 @@ async def judged(
         follows=follows,
         again=again,
         same=text == turn.trajectory.messages[-1].content,
-        # An endpoint shows none.
+        # Endpoints do not return them.
         tokens=len(completion.token_ids) if completion.token_ids else None,
     )
     reruns.record.add(line)
@@ -168,7 +168,7 @@ async def judged(
 
 
 def _withheld(reruns: Reruns, sample: Sample, trajectory: Trajectory, model: Model) -> Regeneration | None:
-    """The answer in the place of the first call; None where nothing says how an answer begins."""
+    """The answer in place of the first call; None if it is unknown how an answer begins."""
     opening = OPENINGS.get(one_of(sample, "answer_in", MARKS, default="tag"))
     if opening is None:
         return None
@@ -187,7 +187,7 @@ def _draw(reruns: Reruns, trajectory: Trajectory) -> tuple[int, ...]:
 
 
 def _key(reruns: Reruns, name: str, sample: Sample, trajectory: Trajectory) -> str:
-    """By what a turn that was drawn is known again, and whether it was right."""
+    """Key that identifies a regenerated turn and the way it was judged."""
     rollout = reruns.settings.rollout
     said: object = trajectory.token_ids or [message.content for message in trajectory.messages]
     facts = [
@@ -199,14 +199,14 @@ def _key(reruns: Reruns, name: str, sample: Sample, trajectory: Trajectory) -> s
         [trajectory.sample_id, trajectory.rollout, trajectory.policy_version],
         [sample.ground_truth, sample.verifier, sample.verifier_parm, sample.choices, reruns.judge],
         said,
-        # Verdicts of verifiers keep the keys that they have had.
+        # Verdicts of verifiers keep the keys of earlier versions.
         *reruns.judged_by.name,
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
 def _weights(model: str) -> list[object]:
-    """A model's name, and when the files of its folder were written: a folder may be written again."""
+    """A model's name, with sizes and times of its folder's files, as a folder may be overwritten."""
     folder = Path(model)
     if not folder.is_dir():
         return [model]

@@ -17,18 +17,18 @@ from vtune.schema.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class JudgedBy:
-    """What says whether an answer is right."""
+    """How answers are judged."""
 
     rule: Rule
     name: tuple[str, ...] = ()
-    """The protocol and the kind of question, where the rule grades; empty: the sample's verifier judges."""
+    """The protocol and the kind of question if the rule grades; empty: the sample's verifier judges."""
 
 
 def judged_by(audited: Audited) -> JudgedBy:
-    """What judged the trajectories.
+    """How the trajectories were judged.
 
     Raises:
-        RecipeError: If a model did, by the rule of a protocol: it is not asked here.
+        RecipeError: If a model judged by a protocol's rule, as it is not asked here.
     """
     source, rule = audited.source, rule_of(audited.source)
     if rule.by == "verifier":
@@ -47,13 +47,13 @@ def judged_by(audited: Audited) -> JudgedBy:
 async def verdict_on(
     sample: Sample, conversation: Trajectory, judged: JudgedBy, scorer: Scorer
 ) -> Verdict | Unscored:
-    """Whether the last turn of a conversation answers a question.
+    """The verdict on the last turn of a conversation.
 
     Args:
-        sample: As it was asked.
+        sample: As asked.
         conversation: Ends with the answer.
-        judged: What judged the answer that was there before.
-        scorer: Open.
+        judged: How the original answer was judged.
+        scorer: An open scorer.
     """
     if judged.rule.by == "verifier" or name_of(sample) != DEFAULT:
         return await scorer.accuracy(sample, conversation)

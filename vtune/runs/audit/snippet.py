@@ -22,21 +22,21 @@ STANDARD_INPUT = "-"
 def run_snippet(
     file: str, images: Sequence[Path], *, isolation: Isolation, out: Path | None, seed: int
 ) -> dict[str, Any]:
-    """Run a file of Python: scanned, repaired and rewritten as a model's code is.
+    """Run a Python file: scanned, repaired and rewritten like a model's code.
 
     Args:
         file: Path of the code; "-" reads standard input.
-        images: Input pictures, which the code finds as `image_0.png` and so on.
+        images: Input pictures, available to the code as `image_0.png` and so on.
         isolation: Tier of the sandbox.
-        out: Folder for the pictures that come back; they are not kept if None.
-        seed: Of the session's random generators.
+        out: Folder for the returned pictures; None: they are not saved.
+        seed: Seed of the session's random generators.
 
     Returns:
         `tier`, `status`, `seconds`, `output`, `error`, `images` (each `name`, `width`, `height`, `bytes`, and
         `path` or None), and `crops` (each `bbox`, `image`, and `shown` or None).
 
     Raises:
-        DataError: If the code or a picture cannot be read, or `out` not written.
+        DataError: If the code or a picture cannot be read, or `out` cannot be written.
         ServiceError: If the sandbox does not start.
     """
     if out is not None:
@@ -83,11 +83,11 @@ def _code(file: str) -> str:
 
 
 def _typed() -> str:
-    """What comes by standard input, in UTF-8 wherever it runs: Python's own reader goes by the locale.
+    """Standard input, always decoded as UTF-8: Python's own reader uses the locale.
 
     Raises:
-        OSError: If it is closed, or more than code may be.
-        UnicodeDecodeError: If it is in another encoding.
+        OSError: If it is closed, or longer than code may be.
+        UnicodeDecodeError: If it is not UTF-8.
     """
     if sys.stdin is None:
         raise OSError("it is closed")
@@ -116,7 +116,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _picture(name: str, content: bytes, out: Path | None) -> dict[str, Any]:
-    """What came back; its name in the workspace may have folders in it, which a file in `out` has not."""
+    """A returned picture; folders in its workspace name are flattened for the file in `out`."""
     with PIL.Image.open(io.BytesIO(content)) as picture:
         width, height = picture.size
         ending = f".{(picture.format or 'png').lower().replace('jpeg', 'jpg')}"

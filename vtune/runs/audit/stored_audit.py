@@ -13,7 +13,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 Place = tuple[Path, int]
-"""A file of trajectories, and a row of it."""
+"""A trajectory file, and a row in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +23,20 @@ class StoredAudit:
     place: Place
     sample: Sample
     trajectory: Trajectory
-    """Scored."""
+    """The scored trajectory."""
     audit: AuditRow | None
-    """None where its question needs no look."""
+    """None if its question needs no look."""
 
 
 class WithoutLook:
-    """Counts trajectories whose questions need no look, which no number of an audit has."""
+    """Counts trajectories whose questions need no look, which the audit's numbers do not include."""
 
     def __init__(self) -> None:
         self.by_source: Counter[str] = Counter()
         self.by_environment: Counter[str] = Counter()
 
     def take(self, portion: Sequence[StoredAudit]) -> None:
-        """Take in the next trajectories."""
+        """Take the next trajectories."""
         left_out = [one.sample for one in portion if one.audit is None]
         self.by_source.update(sample.source for sample in left_out)
         self.by_environment.update(map(name_of, left_out))
@@ -49,14 +49,14 @@ def stored_audits(
     samples: Mapping[str, Sample],
     levels: EvidenceLevels,
 ) -> Iterator[StoredAudit]:
-    """Each of some trajectories that stand in a row in a file, with its audit.
+    """Consecutive trajectories of a file, each with its audit.
 
     Args:
-        first: Place of the first of them.
-        portion: The trajectories, scored.
+        first: Place of the first one.
+        portion: The scored trajectories.
         rows: The audit of those that need a look, in order.
-        samples: By id.
-        levels: Of the reward: which questions need a look.
+        samples: Id -> sample.
+        levels: The reward's levels, which decide which questions need a look.
     """
     audits = iter(rows)
     file, start = first

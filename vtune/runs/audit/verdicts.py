@@ -9,7 +9,7 @@ from vtune.reward.audit import AuditRow
 from vtune.schema.audit import VERDICTS
 
 SAID = ("calls", "first", "helpful", "flagged", "small", "by", "judged", "why")
-"""Of an `AuditRow`, what is written beside the answer and whether a call shows the target."""
+"""Fields of an `AuditRow` that are written besides the answer and whether a call shows the target."""
 
 
 def write_verdicts(
@@ -17,13 +17,13 @@ def write_verdicts(
     base: Mapping[str, Sequence[AuditRow]],
     ways: Mapping[str, Mapping[str, Sequence[AuditRow]]],
 ) -> None:
-    """Write the verdicts of an audit, in place of those of an earlier one.
+    """Write an audit's verdicts, replacing those of an earlier audit.
 
     Args:
-        folder: Of the run or the evaluation.
-        base: What numbers are by: name of a file of trajectories -> its rows.
-        ways: The same of each judge, by name; where there are several, `faithful_by` has what they say, and
-            `why_by` why those that say nothing do not.
+        folder: Folder of the run or evaluation.
+        base: The rows that numbers are based on: name of a trajectory file -> its rows.
+        ways: The same for each judge, by name; if there are several, `faithful_by` has their verdicts, and
+            `why_by` the reasons of those without one.
 
     Raises:
         RecipeError: If the file cannot be written.

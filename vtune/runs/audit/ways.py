@@ -19,14 +19,14 @@ from vtune.reward.evidence_judge import AUTO, BOTH, EVIDENCE
 from vtune.reward.recipe import RewardRecipe
 
 API_KEY = "OPENAI_API_KEY"
-"""The environment variable with the key of a judge that the command line names; many local ones want none."""
+"""Environment variable with the key of a judge named on the command line; many local ones need none."""
 
 BASE = "base"
-"""The way by which numbers are, among those to judge."""
+"""Name of the way, among those to judge, that numbers are based on."""
 SEARCH = "search"
-"""The ability of questions to search agents, as their formats have it."""
+"""Ability of questions to search agents, as in their formats."""
 MAJORITY = "majority"
-"""What several models say together."""
+"""Name for the majority of several models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Way:
 
     name: str
     reward: RewardRecipe
-    """With the model that is asked, if one is."""
+    """Includes the model to ask, if any."""
     only: str | None
-    """The one judge that is asked; None: those of the recipe."""
+    """The only judge to ask; None: the recipe's judges."""
     purse: Purse = field(init=False)
-    """Counts what its model takes, within the budget of its judge."""
+    """Counts what its model uses, within the judge's budget."""
 
     def __post_init__(self) -> None:
         judge = self.reward.judge
@@ -48,12 +48,12 @@ class Way:
 
     @property
     def asks_model(self) -> bool:
-        """Whether it is a model alone."""
+        """Whether the way is only a model."""
         return self.only is not None and EVIDENCE[self.only].asks_model
 
     @property
     def asked(self) -> dict[str, Any] | None:
-        """Which model it asks about looks, how, and SHA-256 of the prompt; None where it asks none."""
+        """Which model it asks about looks, how, and SHA-256 of the prompt; None if it asks none."""
         judge = self.reward.judge
         if judge is None or not (self.only is None or self.asks_model):
             return None
@@ -69,18 +69,18 @@ class Way:
 def ways_of(
     looks: str, reward: RewardRecipe, urls: Sequence[str], models: Sequence[str], *, settings: str
 ) -> list[Way]:
-    """The ways that the command line asks for; the first is the one that numbers are by.
+    """The ways requested on the command line; numbers are based on the first.
 
     Args:
         looks: `auto`, `both` or the name of a judge.
-        reward: Of the recipe.
-        urls: Endpoints of judges: one of all models, or one for each.
-        models: Their names; none: that of the recipe.
+        reward: The recipe's reward.
+        urls: Endpoints of judges: one for all models, or one for each.
+        models: Their names; empty: the recipe's judge.
         settings: The file that the recipe was read from.
 
     Raises:
-        RecipeError: If there is no such judge, a model is asked for and nothing says which, or several models
-            are named where one is asked.
+        RecipeError: If there is no such judge, a model is needed but none is named, or several models are
+            named where only one is asked.
     """
     rewards = _with_judges(reward, urls, models)
     if looks == AUTO:
@@ -110,7 +110,7 @@ def ways_of(
 
 
 def _of_searches(reward: RewardRecipe) -> RewardRecipe:
-    """The recipe, for which questions of search agents ask for a look, too."""
+    """The recipe, extended so that questions to search agents also need a look."""
     levels = reward.evidence
     abilities = tuple(dict.fromkeys([*levels.search_abilities, SEARCH]))
     evidence = levels.model_copy(update={"search_abilities": abilities})
@@ -118,7 +118,7 @@ def _of_searches(reward: RewardRecipe) -> RewardRecipe:
 
 
 def _with_judges(reward: RewardRecipe, urls: Sequence[str], models: Sequence[str]) -> list[RewardRecipe]:
-    """The recipe with each judge that the command line names; as it is where it names none."""
+    """The recipe with each judge named on the command line; unchanged if there are none."""
     if not models:
         return [reward]
     if len(urls) not in (1, len(models)):
@@ -144,7 +144,7 @@ def _endpoint(url: str, model: str) -> BatchedEndpoint:
         return BatchedEndpoint(
             base_url=url,
             model=model,
-            temperature=0.0,  # CodeV's evaluation script
+            temperature=0.0,  # as in CodeV's evaluation script
             max_tokens=4096,  # ours: room for a judge that reasons; CodeV's script has 500
             concurrency=16,
             retries=5,
@@ -157,13 +157,13 @@ def _endpoint(url: str, model: str) -> BatchedEndpoint:
 
 
 def together(rows: Sequence[Sequence[AuditRow]]) -> list[AuditRow]:
-    """What most of several judges say of each trajectory.
+    """The majority verdict of several judges on each trajectory.
 
-    Which of its calls show the target they say of trajectories as a whole alone: of calls nothing is known,
-    but whether most find one that the conversation itself accepts.
+    The verdicts are on whole trajectories: nothing is known about single calls, except whether most judges
+    find one that the conversation itself accepts.
 
     Args:
-        rows: Of each judge, on the same trajectories.
+        rows: Rows of each judge, on the same trajectories.
     """
     found = []
     for of_one in zip(*rows, strict=True):
@@ -189,10 +189,11 @@ def together(rows: Sequence[Sequence[AuditRow]]) -> list[AuditRow]:
 def against_boxes(
     by_boxes: Sequence[AuditRow], judges: Mapping[str, Sequence[AuditRow]], *, seed: int
 ) -> dict[str, Calibration]:
-    """What `vtune.metrics.calibration` says of each judge, on the same trajectories; boxes say what is so.
+    """The calibration of each judge (`vtune.metrics.calibration`) on the same trajectories; boxes are the
+    truth.
 
-    Trajectories that it was not asked about are left out: rules that both share say of them that nothing is
-    shown, so that any judge would be right.
+    Trajectories that a judge was not asked about are left out: shared rules decide that they show nothing, so
+    any judge would be right about them.
     """
     found = {}
     for name, rows in judges.items():
@@ -219,5 +220,5 @@ def agreed(by_boxes: Sequence[AuditRow], rows: Sequence[AuditRow]) -> Agreement:
 
 
 def by_rule(rows: Iterable[AuditRow]) -> int:
-    """How many trajectories with calls a model was not asked about, for all of them are no looks."""
+    """Number of trajectories with calls that a model was not asked about, as none of the calls are looks."""
     return sum(bool(row.calls) and row.any_faithful is False and not row.judged for row in rows)

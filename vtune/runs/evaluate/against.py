@@ -32,16 +32,16 @@ IDLE = (
 
 
 def check_against(against: str, suite: EvalSuite, file: Path) -> None:
-    """Check that such a result exists, before another one is generated.
+    """Check that the other result exists, before an evaluation is run.
 
     Args:
-        against: As `run_against` takes it.
-        suite: That is to be evaluated.
-        file: Of the suite: for errors.
+        against: As in `run_against`.
+        suite: The suite to be evaluated.
+        file: The suite's file, for errors.
 
     Raises:
         DataError: If a folder holds no finished evaluation.
-        RecipeError: If no such number is published, or it is of another benchmark.
+        RecipeError: If no such number is published, or it is for another benchmark.
     """
     if against.startswith(PUBLISHED):
         check_benchmark(suite, against.removeprefix(PUBLISHED), file)
@@ -53,13 +53,13 @@ def run_against(folder: Path, against: str) -> dict[str, Any]:
     """Explain the difference between a finished evaluation and another result.
 
     Args:
-        folder: Of a finished `vtune eval`, whose data are where they were.
-        against: Folder of another on the same data, or `published:SUITE/ROW`.
+        folder: Folder of a finished `vtune eval`, whose data have not been moved.
+        against: Folder of another evaluation on the same data, or `published:SUITE/ROW`.
 
     Returns:
         `ours` and `theirs`: `name`, `path`, `model`, `score`; `difference`, ours - theirs; `causes`: see
-        `Cause`; `named`: those that differ; `explained`, the sum of their points, and `rest`; `besides`:
-        what else is not the same; `items`; `verdict`. Numbers are null where they are not known.
+        `Cause`; `named`: those that differ; `explained`, the sum of their points, and `rest`; `besides`: what
+        else differs; `items`; `verdict`. Unknown numbers are None.
 
     Raises:
         DataError: If a folder holds no finished evaluation, or the data are not the same.
@@ -139,7 +139,7 @@ def _causes(
 
 
 def _apart(name: str, here: Any, other: Any) -> dict[str, tuple[Any, Any]]:
-    """What differs between two models that judge, key by key; where there is one alone, both as they are."""
+    """Differences between two judge models, key by key; if there is only one, both values as they are."""
     if here is None or other is None:
         return {} if here == other else {name: (here, other)}
     pairs = both(differing_keys(here, other), here, other)
@@ -149,7 +149,7 @@ def _apart(name: str, here: Any, other: Any) -> dict[str, tuple[Any, Any]]:
 def _decoding(
     ours: Mapping[str, Any], theirs: Mapping[str, Any], keys: Mapping[str, tuple[Any, Any]]
 ) -> dict[str, tuple[Any, Any]]:
-    """What differs of how replies were drawn; a seed draws nothing where both are greedy."""
+    """Differences in how replies were generated; a seed has no effect if both are greedy."""
     greedy = all(one["suite"]["rollout"]["temperature"] == 0 for one in (ours, theirs))
     found = {key: values for key, values in keys.items() if not (greedy and key == "seed")}
     refused = [one.get("endpoint", {}).get("without", []) for one in (ours, theirs)]
@@ -176,7 +176,7 @@ def _reread(keys: Mapping[str, tuple[Any, Any]], reading: Reading | None) -> Cau
 
 
 def _besides(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """What else than the six is not the same."""
+    """Differences outside the six causes."""
     other = suite_as_today(theirs["suite"], ours["suite"])
     mine = suite_as_today(ours["suite"], other)
     every = (*MAY_CHANGE, *PATHS, *IDLE, *(key for keys in KEYS.values() for key in keys))

@@ -14,11 +14,11 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 AUDITED_ROWS, AUDITED_BYTES = 256, 128 * 2**20
-"""Limits on trajectories, and bytes of their pictures, in memory for an audit; ours."""
+"""Limits on trajectories, and on bytes of their pictures, in memory for an audit; ours."""
 
 
 def audit_portions(trajectories: Iterable[Trajectory]) -> Iterable[list[Trajectory]]:
-    """Trajectories in groups of which one is in memory at a time."""
+    """Trajectories in groups, of which only one is in memory at a time."""
     return portions(trajectories, rows=AUDITED_ROWS, size=AUDITED_BYTES)
 
 

@@ -36,26 +36,26 @@ class Cause:
     """One of the six causes."""
 
     differs: bool | None
-    """None: not known for a published number."""
+    """None: unknown, for a published number."""
     keys: Mapping[str, tuple[Any, Any]]
     """Key -> its value here and there."""
     items: int | None
-    """Questions that it affects; None if that is not known."""
+    """Number of questions that it affects; None if unknown."""
     score: float | None = None
-    """Of our replies, read their way for this cause and those before it."""
+    """Score of our replies when read their way for this cause and the ones before it."""
     points: float | None = None
-    """The part of the difference that it explains, as a share of 1."""
+    """The part of the difference that it explains, as a fraction of 1."""
     why: str = ""
     """Why there are no points."""
     command: str | None = None
-    """What would measure it."""
+    """Command that would measure it."""
     example: Mapping[str, str] | None = None
 
 
 def concluded(
     ours: Mapping[str, Any], theirs: Mapping[str, Any], causes: Mapping[str, Cause], besides: Sequence[str]
 ) -> dict[str, Any]:
-    """What the causes add up to."""
+    """The report that the causes add up to."""
     both = ours["score"] is not None and theirs["score"] is not None
     difference = ours["score"] - theirs["score"] if both else None
     known = [cause.points for cause in causes.values() if cause.points is not None]
@@ -101,7 +101,7 @@ def changed(ours: EvalSuite, theirs: EvalSuite, cause: str) -> dict[str, tuple[A
 
 
 def with_command(ours: Finished, theirs: EvalSuite, name: str, cause: Cause) -> Cause:
-    """The cause with the command that measures it, if stored replies do not."""
+    """The cause with the command that measures it, if stored replies cannot."""
     if not cause.differs or cause.points is not None:
         return cause
     sets = _settings(ours.suite, theirs, name)
@@ -118,14 +118,14 @@ def with_command(ours: Finished, theirs: EvalSuite, name: str, cause: Cause) -> 
 
 
 def _settings(ours: EvalSuite, theirs: EvalSuite, cause: str) -> list[str]:
-    """`key=value` of a cause, as the other has it; what a protocol says follows from its name."""
+    """A cause's settings as `key=value`, with the other's values; a protocol's name implies its settings."""
     if cause == "judge":
         dumped = theirs.model_dump(mode="json")
         values = {key: (None, value_of(dumped, key)) for key in KEYS["judge"] if changed(ours, theirs, cause)}
     else:
         values = changed(ours, theirs, cause)
     follows = "protocol" in values
-    if follows and "choices.template" in values:  # both are given, or neither
+    if follows and "choices.template" in values:  # both must be given, or neither
         values |= {
             "choices.letter_rule": (None, value_of(theirs.model_dump(mode="json"), "choices.letter_rule"))
         }
@@ -137,5 +137,5 @@ def _settings(ours: EvalSuite, theirs: EvalSuite, cause: str) -> list[str]:
 
 
 def within(key: str, sections: Sequence[str]) -> bool:
-    """Whether a dotted key is one of some keys, or below one."""
+    """Whether a dotted key is one of some keys, or below one of them."""
     return any(f"{key}.".startswith(f"{section}.") for section in sections)

@@ -20,21 +20,21 @@ from vtune.runs.evaluate.questions import OFFICIAL, Source, Unfit, paths_of, sca
 from vtune.schema.sample import Sample
 
 SUSPICIOUS = 8
-"""This many questions with the same right letter are no coincidence (ours: below 1 % with two options)."""
+"""This many questions with the same right letter are not a coincidence (ours: below 1 % with two options)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found while the questions of a suite were checked."""
+    """Counts from checking the questions of a suite."""
 
     count: int
-    """Questions."""
+    """Number of questions."""
     judged_answers: int
     """Questions whose answers a model compares, because no rule decides."""
     judged_looks: int
-    """Questions whose calls a model judges in the audit, if there is one: they have no boxes."""
+    """Questions whose calls a model judges in the audit, if there is one, as they have no boxes."""
     codes: int
-    """Questions that need a sandbox: they offer `python`, or have an environment."""
+    """Questions that need a sandbox, as they offer `python` or have an environment."""
 
 
 def check_questions(
@@ -49,17 +49,17 @@ def check_questions(
     """Check that all questions can be read and judged, without a model; count them.
 
     Args:
-        source: Of a suite.
-        reward: That will score them.
-        tools: That they may offer, beside `python`.
-        scorer: That makes the score of the suite.
-        prompt: That they are put in.
-        limit: At most this many of them.
+        source: The suite's source.
+        reward: The reward that will score them.
+        tools: Tools that they may offer besides `python`.
+        scorer: The suite's scorer.
+        prompt: Their prompt style.
+        limit: Maximum number of questions.
 
     Raises:
-        DataError: If data are missing, with how to get them; with the first bad rows otherwise.
-        RecipeError: If a sample names a part that nobody has brought, its calls would need a judge and there
-            is none, or it offers a tool that cannot run.
+        DataError: If data are missing (says how to get them) or rows are bad (lists the first ones).
+        RecipeError: If a sample names a part that no file provides, its calls need a judge and there is none,
+            or it offers a tool that cannot run.
     """
     check_indexes(tools)
     count = answers = looks = codes = 0
@@ -82,7 +82,7 @@ def check_questions(
                     answers += check_samples([entry], reward).judged_answers
                     _check_scored(scorer, entry, known)
                 except DataError as error:
-                    # Told with its row.
+                    # Reported with its row.
                     entry = error
             yield entry
 
@@ -97,7 +97,7 @@ def check_questions(
 def _check_rows(source: Source, scan: Callable[[Path], Iterator[Sample | DataError]]) -> None:
     """Check all rows.
 
-    The command that lists what is wrong with a file knows nothing of what its suite wants.
+    The command that lists a file's problems does not know what the suite requires.
     """
     unfits = 0
 
@@ -121,10 +121,10 @@ def _check_rows(source: Source, scan: Callable[[Path], Iterator[Sample | DataErr
 
 
 def check_paths(source: Source) -> None:
-    """Check that the files are there, each named once.
+    """Check that the files exist and are each named once.
 
     Raises:
-        DataError: If not, with how to get them.
+        DataError: If not; says how to get them.
     """
     for path in paths_of(source):
         if source.data.count(str(path)) > 1:
@@ -137,14 +137,14 @@ def check_paths(source: Source) -> None:
 
 
 def _check_scored(scorer: ScorerName, sample: Sample, known: set[frozenset[tuple[str, type, bool]]]) -> None:
-    """Check that a scorer finds what it splits scores by: else it says so when all is drawn.
+    """Check that a scorer finds what it splits scores by; otherwise it would only fail after all rollouts.
 
-    A user's own is not asked, which may want more than one mark.
+    Custom scorers are not tried, as they may need more than one mark.
 
     Args:
-        scorer: Of the suite.
+        scorer: The suite's scorer.
         sample: A question.
-        known: What questions have that were checked; others that have the same are not checked again.
+        known: The shapes of `extra` already checked; others of the same shape are not checked again.
 
     Raises:
         Unfit: If the sample lacks something.
@@ -162,7 +162,7 @@ def _check_positions(source: Source, truths: Counter[str]) -> None:
     """Check that position alone does not give the answers away.
 
     Raises:
-        DataError: If the same letter is right in all questions, though nobody has shuffled them.
+        DataError: If the same letter is right in all questions, although they are not shuffled.
     """
     letter, count = truths.most_common(1)[0]
     ordered = source.choices is not None and source.choices.order == OFFICIAL

@@ -33,39 +33,39 @@ RULES = (
     "reward.iou",
     "reward.judge",
 )
-"""Keys of a suite that define a right answer: scores by different ones cannot be compared."""
+"""Keys of a suite that define a right answer: scores that differ in these cannot be compared."""
 
 PATHS = ("data", "data_from", "reward.judge.api_key_env")
-"""Keys that say where things are, not what they are; the content of data is compared."""
+"""Keys that say where things are, not what they are; data are compared by content."""
 
 LEFT_OUT = "; the interval, an approximation, leaves out 0, but the test decides"
 
 LISTED = 20
-"""How many ids of questions that only one evaluation has are listed, for each."""
+"""Maximum number of ids listed per evaluation for questions that only it has."""
 
 
 def run_compare(a: Path, b: Path) -> dict[str, Any]:
     """Compare B with A, question by question.
 
-    Questions are matched by id. One that an evaluation lacks, or of which it scored no rollout, is left out
-    of both and counted. Every question weighs the same, whatever the suite's scorer makes of it.
+    Questions are matched by id. A question that one evaluation lacks, or has no scored rollout for, is left
+    out of both and counted. All questions have equal weight, whatever the suite's scorer does.
 
     Args:
         a: Folder of a finished `vtune eval`.
         b: Another one, on the same data.
 
     Returns:
-        `a` and `b`: `name`, `path`, `model`, `rollouts` of each question; `differs`: what else than the model
-        is not the same; `items`: how many `both` have scored, `only_a`, `only_b` (and some of their ids) and
-        `unscored`; `overall`: see `vtune.metrics.paired`, and `verdict` in words, None where nothing
-        compares; `categories` and `sources`, where there are several: the same for each, with `p_holm`, the
-        p-value that allows for all of them, by which their verdicts go; `note`; `scored_by`: where the score
-        of the suite is not the mean that is compared here, the `scorer`, its scores of `a` and `b`, and
-        whether they are means `over_answers`, else None.
+        `a` and `b`: `name`, `path`, `model`, `rollouts` per question; `differs`: what differs besides the
+        model; `items`: numbers of questions that `both` have scored, `only_a`, `only_b` (and some of their
+        ids) and `unscored`; `overall`: see `vtune.metrics.paired`, and `verdict` in words, None if nothing
+        can be compared; `categories` and `sources`, if there are several: the same for each, with `p_holm`,
+        the p-value adjusted for all of them, on which their verdicts are based; `note`; `scored_by`: if the
+        suite's score is not the mean compared here, the `scorer`, its scores of `a` and `b`, and whether they
+        are means `over_answers`, else None.
 
     Raises:
-        DataError: If a folder is no finished evaluation, or the data are not the same.
-        RecipeError: If the rules differ by which answers are scored.
+        DataError: If a folder is not a finished evaluation, or the data differ.
+        RecipeError: If the rules for scoring answers differ.
     """
     results = [read_results(folder) for folder in (a, b)]
     differs = _differences(*results)
@@ -81,7 +81,7 @@ def run_compare(a: Path, b: Path) -> dict[str, Any]:
     categories = {name: first[name].category for name in scored}
     sources = {name: first[name].source for name in scored}
     parts = {
-        # Where each source is a category, its parts would be tested twice, and chance be allowed for twice.
+        # If each source is a category, its parts would be tested, and adjusted for, twice.
         "categories": {} if _same_parts(categories, sources) else _parts(pairs, categories),
         "sources": _parts(pairs, sources),
     }
@@ -107,7 +107,7 @@ def verdict(found: Paired, p: float) -> str:
 
     Args:
         found: The comparison.
-        p: Of its test, allowing for others that were made.
+        p: P-value of its test, adjusted for other tests.
     """
     points = 100 * found.difference.value
     if p < LEVEL and points:
@@ -118,7 +118,7 @@ def verdict(found: Paired, p: float) -> str:
 
 
 def _sought(found: Paired) -> str:
-    """What the test is able to find, in words."""
+    """What the test can detect, in words."""
     if found.clusters < FEWEST:
         return f"the test needs at least {FEWEST} independent questions, and has {found.clusters}"
     exact = found.test == "exact McNemar"
@@ -133,8 +133,8 @@ def _sought(found: Paired) -> str:
 def _scored_by(
     results: Sequence[Mapping[str, Any]], items: Sequence[Mapping[str, Item]]
 ) -> dict[str, Any] | None:
-    """What makes the suite's score, both scores, and whether they are means over answers; None where they
-    are what is compared: where rollouts are missing, the mean over questions is another.
+    """The suite's scorer, both scores, and whether they are means over answers; None if the scores are what
+    is compared here (with missing rollouts, the mean over questions differs from the score).
     """
     scores = [number_at(one, "score", "score") for one in results]
     over_answers = all(map(is_mean, results))
@@ -161,11 +161,11 @@ def _note(count: int, parts: int) -> str:
 
 
 def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """What else than the model is not the same.
+    """What differs besides the model.
 
     Raises:
-        DataError: If it is the data.
-        RecipeError: If it is what a right answer is.
+        DataError: If the data differ.
+        RecipeError: If the definition of a right answer differs.
     """
     prints = [sorted(map(str, one["environment"]["data"].values())) for one in (a, b)]
     if prints[0] != prints[1]:
@@ -184,7 +184,7 @@ def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     asked = [one.get("grader", {}) for one in (a, b)]
     judges = [key for key in ("model", "prompts") if asked[0].get(key) != asked[1].get(key)]
     if rules := [*(key for key in keys if within(key, RULES)), *(f"grader.{key}" for key in judges)]:
-        # With the other's suite.yaml, a difference between agents would be gone.
+        # Using the other's suite.yaml would remove a difference between agents.
         agents = "; for what tools add, give both the agent that has them, and one --set 'offers=[]'"
         raise RecipeError(
             f"answers were scored by different rules: the suites differ in {', '.join(rules)}",
@@ -215,7 +215,7 @@ def _pair(a: Item, b: Item) -> Pair:
 
 
 def _parts(pairs: Mapping[str, Pair], part_of: Mapping[str, str | None]) -> dict[str, Paired]:
-    """The comparison of each part; nothing where there are no parts, or one that is all."""
+    """The comparison for each part; empty if there are no parts, or only one."""
     names = sorted({part for part in part_of.values() if part is not None})
     if len(names) < 2:
         return {}
@@ -223,13 +223,13 @@ def _parts(pairs: Mapping[str, Pair], part_of: Mapping[str, str | None]) -> dict
 
 
 def _same_parts(one: Mapping[str, str | None], other: Mapping[str, str | None]) -> bool:
-    """Whether two ways to part questions part them alike, whatever the parts are called."""
+    """Whether two partitions of the questions are the same, whatever their parts are called."""
     both = {(part, other[name]) for name, part in one.items()}
     return len(both) == len({part for part, _ in both}) == len({part for _, part in both})
 
 
 def _adjusted(parts: Mapping[str, Mapping[str, Paired]]) -> dict[str, dict[str, Any]]:
-    """Kind of part -> part -> its comparison, with a p-value that allows for those of all kinds."""
+    """Kind of part -> part -> its comparison, with a p-value adjusted for those of all kinds."""
     every = {f"{kind} {name}": one.p for kind, of in parts.items() for name, one in of.items()}
     p = holm(every)
     return {

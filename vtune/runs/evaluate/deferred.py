@@ -20,15 +20,15 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 ROWS, BYTES = 256, 128 * 2**20
-"""Trajectories, and bytes of their pictures, that are in memory while they are asked about; ours."""
+"""Limits on trajectories and bytes of their pictures in memory while the judge is asked about them; ours."""
 
 
 def check_deferred(suite: EvalSuite, *, looks: int) -> None:
-    """Check that nothing waits for the judge while it is not asked.
+    """Check that no conversation needs the judge's answer at once.
 
     Args:
-        suite: To be evaluated.
-        looks: Questions whose calls the judge judges.
+        suite: The suite to be evaluated.
+        looks: Number of questions whose calls the judge judges.
 
     Raises:
         RecipeError: If conversations do.
@@ -50,20 +50,21 @@ async def judge_deferred(
     *,
     looks: bool,
 ) -> None:
-    """Ask the judge in batches about all rollouts, and write the scores that waited for it.
+    """Ask the judge in batches about all rollouts, and write the scores that depend on it.
 
-    It then has an answer to all that the audit asks, too.
+    Afterwards its answers for the audit are available, too.
 
     Args:
-        suite: Which is evaluated.
-        out: Folder of the evaluation.
-        files: Its portions; `scorer.silent` names what waits in them.
+        suite: The suite that is evaluated.
+        out: The evaluation's folder.
+        files: Its portions; `scorer.silent` names the rollouts in them that wait.
         samples: Id -> question, without pictures.
-        scorer: Whose judge was put off.
-        looks: Whether it says what calls show.
+        scorer: The scorer whose judge was deferred.
+        looks: Whether the judge also says what calls show.
 
     Raises:
-        RunFailed: If it did not answer, or too much is unscored for other reasons; what it answered is kept.
+        RunFailed: If the judge did not answer, or too much is unscored for other reasons; its answers are
+            kept.
     """
     waiting = frozenset(scorer.silent)
     if suite.reward.judge is None or not (waiting or looks):
@@ -97,7 +98,7 @@ async def _ask_all(
     *,
     looks: bool,
 ) -> None:
-    """Ask all that scores and the audit of looks need; what comes of it is not kept."""
+    """Ask everything that scores and the audit of looks need; the results are discarded."""
     for group in portions(stored(files), rows=ROWS, size=BYTES):
         group = await _scored(suite, group, samples, scorer, waiting)
         if looks:
@@ -111,7 +112,7 @@ async def _scored(
     scorer: Scorer,
     waiting: frozenset[Key],
 ) -> list[Trajectory]:
-    """The trajectories; those that wait for the judge scored again."""
+    """The trajectories, with those that waited for the judge scored again."""
     lacking = [trajectory for trajectory in group if _key(trajectory) in waiting]
     asked = {trajectory.sample_id: _whole(samples, trajectory) for trajectory in lacking}
     scored = await scorer.score(asked.values(), lacking, iou=thresholds_of(suite.reward))
@@ -120,7 +121,7 @@ async def _scored(
 
 
 def _whole(samples: Mapping[str, Sample], trajectory: Trajectory) -> Sample:
-    """The question of a trajectory, with the pictures that the trajectory has of it."""
+    """The question of a trajectory, with its pictures taken from the trajectory."""
     sample = samples[trajectory.sample_id]
     return replace(sample, images=trajectory.images[: len(sample.images)])
 

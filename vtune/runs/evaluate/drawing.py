@@ -21,15 +21,15 @@ async def draw_window(
 ) -> list[Trajectory]:
     """The scored rollouts of a portion, in order.
 
-    Those that ended before are not drawn again, and scored again only where they have no score.
+    Rollouts that ended before are not generated again, and only scored again if they have no score.
 
     Args:
-        suite: Which is evaluated.
-        out: Folder of the evaluation; every rollout is kept there as soon as it has ended.
+        suite: The suite that is evaluated.
+        out: The evaluation's folder; every rollout is stored there as soon as it ends.
         window: The portion.
-        agent: Draws.
-        scorer: Scores.
-        advance: Called after each that is drawn.
+        agent: Generates the rollouts.
+        scorer: Scores them.
+        advance: Called after each generated rollout.
     """
     iou = thresholds_of(suite.reward)
     samples = {sample.id: sample for sample, _ in window.questions}
@@ -56,7 +56,7 @@ async def draw_window(
 def by_rule(
     suite: EvalSuite, samples: Mapping[str, Sample], scored: Sequence[Trajectory]
 ) -> list[Trajectory]:
-    """Scored trajectories with the grades of the suite's protocol, where they come from a rule of its own."""
+    """Scored trajectories with the grades of the suite's protocol, if these come from its own rule."""
     if waits_for_model(suite):
         return list(scored)
     rule = rule_of(suite)
@@ -67,14 +67,14 @@ def check_scores(suite: EvalSuite, out: Path, scorer: Scorer, seen: Sequence[Tra
     """Stop if more is unscored than allowed, whatever may still come.
 
     Args:
-        suite: Which is evaluated.
-        out: Folder of the evaluation.
-        scorer: Has scored.
-        seen: What has been scored so far, less what waits for somebody.
-        total: Rollouts that there will be.
+        suite: The suite that is evaluated.
+        out: The evaluation's folder.
+        scorer: The scorer that was used.
+        seen: What has been scored so far, except what still waits for a scorer.
+        total: Total number of rollouts.
 
     Raises:
-        RunFailed: If it is too much; of what the judge gave no reply to, with names.
+        RunFailed: If too much is unscored; names what the judge did not reply to.
     """
     if sum(map(is_unscored, seen)) > suite.reward.max_unscored * total:
         check_silent(out, scorer.silent, total)

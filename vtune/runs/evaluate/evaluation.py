@@ -74,7 +74,7 @@ def check_eval(
     """Check everything that can be checked before weights are loaded; see `run_eval`.
 
     Raises:
-        VtuneError: With the problems found.
+        VtuneError: Lists the problems found.
     """
     found = _checked(suite, model, limit, own_data=own_data)
     return {"samples": found.count, "rollouts": found.count * suite.rollouts}
@@ -111,13 +111,13 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
 def plan_eval(
     suite: EvalSuite, model: str, *, limit: int | None, kind: Kind, own_data: bool = False
 ) -> dict[str, Any]:
-    """What `--dry-run` finds: all that `run_eval` would refuse before it draws; nothing is written.
+    """What `--dry-run` reports: checks everything that `run_eval` checks before rollouts; nothing is written.
 
     Returns:
-        `samples` and `rollouts`, how many there would be; `protocol`, `agent` and `scorer` as resolved.
+        `samples` and `rollouts`, their numbers; `protocol`, `agent` and `scorer` as resolved.
 
     Raises:
-        VtuneError: With the problems found.
+        VtuneError: Lists the problems found.
     """
     suite = blocking(judged_as_shown(suite))
     model = resolved(model)
@@ -127,12 +127,12 @@ def plan_eval(
 
 
 def _check_kind(suite: EvalSuite, model: str, kind: Kind) -> None:
-    """Check that what is to draw can, on as many GPUs as it is to have.
+    """Check that the engine can generate on the requested number of GPUs.
 
     Raises:
-        MissingExtra: If it is vLLM, which is not installed.
-        RecipeError: If the temperature is one that vLLM gives no log-probabilities for, or the model does not
-            split over the GPUs, or they are not there.
+        MissingExtra: If it is vLLM and vLLM is not installed.
+        RecipeError: If vLLM cannot return log-probabilities for the temperature, or the model cannot be split
+            over the GPUs, or there are too few.
     """
     check_encoders(suite.tools)
     gpus = suite.rollout.tensor_parallel
@@ -160,36 +160,36 @@ def run_eval(
     resume: bool = False,
     own_data: bool = False,
 ) -> dict[str, Any]:
-    """Roll out, score and audit; `results.json`, `items.jsonl`, `suite.yaml` and `trajectories.parquet` go to
-    `out`.
+    """Roll out, score and audit; write `results.json`, `items.jsonl`, `suite.yaml` and `trajectories.parquet`
+    to `out`.
 
-    Trajectories are written in portions to `out/trajectories` while they are drawn, and put together at the
-    end; `results.json` comes last. An evaluation that was interrupted goes on after the last rollout that
-    ended: those of the open portion are in `out/ended`.
+    Trajectories are written in portions to `out/trajectories` as they are generated, and merged at the end;
+    `results.json` comes last. An interrupted evaluation continues after the last rollout that ended: those of
+    the open portion are in `out/ended`.
 
     Args:
         suite: What to measure and how.
         model: Folder or hub name, `openai:URL#model`, or `scripted:FILE`.
         out: Folder for the results; must not hold any.
         limit: Use only the first samples; the result says so.
-        kind: What draws; the result says so.
-        resume: Continue what was begun in `out`; of what is finished, the results are given back, once the
-            grader has been asked again about replies of which it said nothing readable.
-        own_data: The data are not those that the suite names: there may be fewer than are published.
+        kind: The engine that generates; the result says so.
+        resume: Continue what was begun in `out`; if it is finished, return its results, after asking the
+            grader again about replies for which it returned nothing readable.
+        own_data: The data are not those that the suite names, and may have fewer rows than published.
 
     Returns:
-        What `results.json` holds: the score by the suite's rule, faithfulness over all (`judged_by`: how many
-        trajectories with calls boxes and a model have judged; `unaudited`: how many, with or without calls,
-        nobody could judge, for there are no boxes and no judge), numbers by source, the suite; `seconds` of
-        this session alone.
+        The content of `results.json`: the score by the suite's rule, faithfulness over all (`judged_by`: how
+        many trajectories with calls were judged by boxes and by a model; `unaudited`: how many, with or
+        without calls, could not be judged for lack of boxes and a judge), numbers by source, the suite;
+        `seconds` of this session only.
 
     Raises:
-        RecipeError: If `out` holds results or a part of an evaluation and `resume` was not asked, or the
-            other way round, or that evaluation is another one; if another process evaluates in `out`.
+        RecipeError: If `out` holds results or part of an evaluation without `resume`, or holds none or
+            another one with it; or if another process is evaluating in `out`.
     """
     check_folder_output(out)
     suite = blocking(judged_as_shown(suite))
-    # As the link stands now: `newest` may move while this goes on, and before it is asked for again.
+    # Resolved once: the link `newest` may move while this runs, and before it is resumed.
     model = resolved(model)
     kind = kind_of(model, kind, questions=True)
     if not resume:
@@ -208,7 +208,7 @@ def run_eval(
 
 
 def judged_as_shown(suite: EvalSuite) -> EvalSuite:
-    """The suite; if we blacken what calls return, they are judged by what they would have shown."""
+    """The suite; if calls return blackened pictures, looks are judged by what they would have shown."""
     if suite.call_images == "shown":
         return suite
     evidence = suite.reward.evidence.model_copy(update={"looks": "claimed"})
@@ -216,7 +216,7 @@ def judged_as_shown(suite: EvalSuite) -> EvalSuite:
 
 
 def blocking(suite: EvalSuite) -> EvalSuite:
-    """The suite; its tools do not see the pages that it blocks."""
+    """The suite, with the pages that it blocks hidden from its tools."""
     if suite.tools is None or not suite.blocked_hosts:
         return suite
 
@@ -241,13 +241,13 @@ class _Evaluation:
     limit: int | None
     kind: Kind
     found: Checked
-    """Of its questions."""
+    """Counts from checking its questions."""
     now: Mapping[str, Any]
     """See `asked_of`."""
 
     @property
     def portions(self) -> Path:
-        """Folder of what is drawn, for as long as the evaluation is unfinished."""
+        """Folder of generated portions while the evaluation is unfinished."""
         return self.out / "trajectories"
 
     @property
@@ -284,7 +284,7 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
         judged = await _judge(_final(asked, everything, records, found), records, scorer)
     silent = {(row.sample_id, row.rollout): row.why for row in judged.rows if row.silent}
     check_silent(out, silent, asked.total, what="verdict on what their calls show")
-    # What failed otherwise may be repaired; where nobody can judge, the numbers say so.
+    # Other failures may still be fixed; if nothing can judge, the numbers say so.
     check_audited([row for row in judged.rows if row.by is not None], suite.reward.max_unscored)
     score = scores_of(suite.scorer, judged.marks, judged.fallbacks)
     with replacing(out) as files:
@@ -296,13 +296,13 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     (out / STARTED).unlink()
     shutil.rmtree(asked.portions)
     forget_all(out)
-    for batches in (GRADER_BATCH, JUDGE_BATCH):  # of a session before, where this one asked one by one
+    for batches in (GRADER_BATCH, JUDGE_BATCH):  # from an earlier session that asked in batches
         (out / batches).unlink(missing_ok=True)
     return result
 
 
 async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, Sample]:
-    """Draw, score and write what is missing, a window after the other; returns all samples, by id."""
+    """Generate, score and write what is missing, window by window; return all samples by id."""
     suite, total = asked.suite, asked.total
     if suite.reward.asks_in_batches:
         scorer.put_off()
@@ -317,19 +317,19 @@ async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, S
             forget(asked.out, numbers, rollouts=suite.rollouts)
             seen += (slim(t) for t in scored if not waits(t) and not _is_put_off(asked, t, scorer))
             check_scores(suite, asked.out, scorer, seen, total)
-            del window, scored  # before the next is read
+            del window, scored  # before the next window is read
     if not suite.reward.asks_in_batches:
         check_silent(asked.out, scorer.silent, total)
     return records
 
 
 def _is_put_off(asked: _Evaluation, trajectory: Trajectory, scorer: Scorer) -> bool:
-    """Whether its score waits for a judge that is asked once all is drawn."""
+    """Whether its score waits for a judge that is asked after all rollouts."""
     return asked.suite.reward.asks_in_batches and (trajectory.sample_id, trajectory.rollout) in scorer.silent
 
 
 def _noted(asked: _Evaluation, records: dict[str, Sample]) -> Iterator[Question]:
-    """The questions, each noted in `records` without its pictures."""
+    """The questions; each is added to `records` without its pictures."""
     for sample, images in read_questions(asked.suite, limit=asked.limit):
         records[sample.id] = without_pictures(sample)
         yield sample, images
@@ -357,7 +357,7 @@ def _result(asked: _Evaluation, judged: "_Judged", score: Scores, items: Path) -
 
 
 def _judge_of(asked: _Evaluation, records: Mapping[str, Sample], scorer: Scorer) -> dict[str, Any]:
-    """What results say of the judge of the suite's reward: nothing where none was asked."""
+    """Facts about the judge of the suite's reward for the results; empty if none was asked."""
     facts = scorer.judge_facts()
     prompts = judge_prompts(records.values(), asked.suite.reward, looks=asked.found.judged_looks > 0)
     return {"reward.judge": facts | {"prompts": prompts}} if facts else {}
@@ -365,20 +365,20 @@ def _judge_of(asked: _Evaluation, records: Mapping[str, Sample], scorer: Scorer)
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """What was found out about all trajectories."""
+    """Findings about all trajectories."""
 
     rows: list[AuditRow] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     fallbacks: list[Mark] = field(default_factory=list)
-    """The same with the protocol's own fallback."""
+    """The same marks with the protocol's own fallback."""
     trajectories: list[Trajectory] = field(default_factory=list)
-    """Without pictures and tokens."""
+    """Trajectories without pictures and tokens."""
 
 
 def _final(
     asked: _Evaluation, files: Sequence[Path], records: Mapping[str, Sample], found: Graded
 ) -> Iterator[Trajectory]:
-    """All trajectories, with the grades of a model where one was asked."""
+    """All trajectories, with a model's grades if one was asked."""
     reward = asked.suite.reward
     return (with_grade(t, records[t.sample_id], found, reward) for t in stored(files))
 

@@ -21,16 +21,16 @@ RESULTS, TRAJECTORIES = "results.json", "trajectories.parquet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What `vtune eval` left in a folder."""
+    """The content of a folder written by `vtune eval`."""
 
     folder: Path
     results: Mapping[str, Any]
-    """Of `results.json`."""
+    """The content of `results.json`."""
     suite: EvalSuite
     samples: Mapping[str, Sample]
-    """Id -> question as it was asked, without its pictures, in the order of the data."""
+    """Id -> question as asked, without its pictures, in the order of the data."""
     questions: Mapping[str, str]
-    """Id -> the question alone, as in its data: no options, no request."""
+    """Id -> the bare question as in its data, without options and instructions."""
 
     def trajectories(self) -> Iterator[Trajectory]:
         """One per rollout, in the order of the questions."""
@@ -38,10 +38,10 @@ class Finished:
 
 
 def read_results(folder: Path) -> dict[str, Any]:
-    """What `results.json` of a finished evaluation holds.
+    """The content of a finished evaluation's `results.json`.
 
     Raises:
-        DataError: If the folder holds none.
+        DataError: If the folder has none.
     """
     file = folder / RESULTS
     if not file.is_file():
@@ -62,7 +62,7 @@ def read_finished(folder: Path) -> Finished:
     """A finished evaluation, with its questions.
 
     Raises:
-        DataError: If the folder holds none, or its data are not where they were or have changed.
+        DataError: If the folder holds none, or its data were moved or have changed.
         RecipeError: If its `suite.yaml` cannot be read.
     """
     results = read_results(folder)

@@ -44,14 +44,14 @@ from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifier import given_answer, quote
 
 FALLBACK = "fallback"
-"""Key in `parts` of a reward: what the protocol's own fallback would have given in expectation."""
+"""Key in a reward's `parts`: the expected score of the protocol's own fallback."""
 
 
 def rule_of(source: Source) -> Rule:
-    """The rule by which a suite is asked and graded.
+    """The rule for asking and grading a suite's questions.
 
     Raises:
-        RecipeError: If its protocol has none.
+        RecipeError: If its protocol has none for them.
     """
     rule = PROTOCOLS[source.protocol].rule(source.kind)
     if rule is None:
@@ -63,7 +63,7 @@ def thresholds_of(reward: RewardRecipe) -> tuple[float, ...]:
     """The IoU thresholds of a suite.
 
     Raises:
-        RecipeError: If they would change in the course of a run.
+        RecipeError: If they would change during a run.
     """
     if reward.iou is None:
         return ()
@@ -77,26 +77,26 @@ def thresholds_of(reward: RewardRecipe) -> tuple[float, ...]:
 
 
 def grade_of(reply: str, sample: Sample, rule: Rule) -> Grade:
-    """The grade of a stored reply: a pure function of it and of the question.
+    """The grade of a stored reply: a pure function of the reply and the question.
 
     Args:
         reply: All that the policy wrote.
-        sample: As it was asked, with the place of its answer in `verifier_parm`.
-        rule: That grades.
+        sample: As asked, with the place of its answer in `verifier_parm`.
+        rule: The rule that grades.
     """
     answer = answer_for(reply, sample, rule)
     return nothing_read(sample, rule) if answer is None else rule.grade(answer, sample)
 
 
 def answer_for(reply: str, sample: Sample, rule: Rule) -> str | None:
-    """The part of a reply that a rule receives; None if it marks no answer."""
+    """The part of a reply that a rule reads; None if the reply marks no answer."""
     return reply if rule.reads == "reply" else given_answer(reply, sample)
 
 
 def nothing_read(sample: Sample, rule: Rule) -> Grade:
     """The grade of a reply without an answer.
 
-    Upstream would have been handed something; what its rule makes of nothing is its fallback.
+    Upstream's rule always receives some text; its result for an empty one is the fallback.
     """
     return Grade(score=0.0, read=None, fallback=rule.grade("", sample).fallback)
 
@@ -114,10 +114,10 @@ async def graded_by_model(
 
     Args:
         stored: All trajectories of an evaluation.
-        samples: Id -> sample, as it was asked.
-        rule: It asks a model.
+        samples: Id -> sample, as asked.
+        rule: A rule that asks a model.
         grader: The model.
-        folder: Of the evaluation.
+        folder: The evaluation's folder.
         max_unscored: See `check_judged`.
 
     Raises:
@@ -133,7 +133,7 @@ async def graded_by_model(
         answer = answer_for(trajectory.reply, sample, rule)
         if answer is None:
             grades[key] = nothing_read(sample, rule)
-        if answer is not None or rule.together is not None:  # which ones are asked about together stays
+        if answer is not None or rule.together is not None:  # keeps the grouping of questions unchanged
             replies.append(Reply(key=key, text=answer or "", sample=sample))
     found = await grade_replies(replies, rule, grader, folder)
     found = replace(found, grades={**found.grades, **grades})
@@ -149,7 +149,7 @@ def waits_for_model(suite: EvalSuite) -> bool:
 async def with_model(
     suite: EvalSuite, stored: Iterable[Trajectory], samples: Mapping[str, Sample], folder: Path
 ) -> Graded:
-    """The same for an evaluation; empty where its protocol asks no model, or it names none."""
+    """The same for an evaluation; empty if its protocol asks no model, or the suite names none."""
     if suite.grader is None or not waits_for_model(suite):
         return Graded()
     return await graded_by_model(
@@ -158,7 +158,7 @@ async def with_model(
 
 
 def with_grade(trajectory: Trajectory, sample: Sample, found: Graded, recipe: RewardRecipe) -> Trajectory:
-    """A trajectory with the grade that a model gave it; unscored if its reply was unreadable."""
+    """A trajectory with the grade from a model; unscored if the model's reply was unreadable."""
     key, reward = (trajectory.sample_id, trajectory.rollout), trajectory.reward
     grade = found.grades.get(key)
     if reward is None or (grade is None and key not in found.unreadable):
@@ -168,9 +168,9 @@ def with_grade(trajectory: Trajectory, sample: Sample, found: Graded, recipe: Re
 
 
 def graded(trajectory: Trajectory, sample: Sample, rule: Rule, recipe: RewardRecipe) -> Trajectory:
-    """A scored trajectory with the grade of a protocol as its accuracy.
+    """A scored trajectory with a protocol's grade as its accuracy.
 
-    What the rollout itself failed at stays unscored; a verdict that is left to the verifier stays.
+    A failed rollout stays unscored, and a verdict that the rule leaves to the verifier is kept.
     """
     reward = trajectory.reward
     if (
@@ -193,7 +193,7 @@ def verdict_of(grade: Grade) -> Verdict:
 
 
 def recombined(reward: Reward, accuracy: Verdict | Unscored, sample: Sample, recipe: RewardRecipe) -> Reward:
-    """A reward with another verdict on the answer; its other parts stay."""
+    """A reward with a new verdict on the answer; its other parts are kept."""
     parts: dict[str, Verdict | Unscored] = {"accuracy": accuracy}
     others = {"format": reward.format, "tool": reward.tool}
     if recipe.consistency is not None:
@@ -204,10 +204,10 @@ def recombined(reward: Reward, accuracy: Verdict | Unscored, sample: Sample, rec
 
 
 def as_shown(sample: Sample, trajectory: Trajectory) -> Sample:
-    """The sample, told the size in which its picture was shown, where replies are in such pixels.
+    """The sample with the size at which its picture was shown, if replies are in pixels of that size.
 
     Raises:
-        DataError: If the trajectory does not know it.
+        DataError: If the trajectory does not have it.
     """
     if trajectory.stop_reason == "error" or not answers_in_shown_pixels(sample):
         return sample
@@ -222,7 +222,7 @@ def as_shown(sample: Sample, trajectory: Trajectory) -> Sample:
 
 
 def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
-    """What a scorer receives for one rollout; the sample knows the size at which its picture was shown."""
+    """The scorer's input for one rollout; the sample has the size at which its picture was shown."""
     reward, cluster = trajectory.reward, cluster_of(trajectory, sample)
     score = None if reward is None else reward.accuracy
     unreadable = reward is not None and reward.parts.get("unreadable", 0.0) > 0
@@ -246,18 +246,18 @@ def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
 
 
 def with_fallback(mark: Mark, trajectory: Trajectory) -> Mark:
-    """The mark with what the protocol's own fallback would have given if nothing was read."""
+    """The mark with the result of the protocol's own fallback if nothing was read."""
     parts = trajectory.reward.parts if trajectory.reward is not None else {}
     return replace(mark, score=parts.get(FALLBACK, mark.score))
 
 
 def scores_of(scorer: str, marks: list[Mark], fallbacks: list[Mark]) -> Scores:
-    """What a scorer makes of grades, with `with_fallback`: the score by the protocol's own fallback.
+    """A scorer's result, plus `with_fallback`: the score with the protocol's own fallback.
 
-    The second is left out where it is the same. Its interval stands beside that of the score.
+    The second is left out if it is the same. Its interval is given beside that of the score.
 
     Raises:
-        BrokenPart: If a scorer of the user's own gave what cannot be a score.
+        BrokenPart: If a custom scorer returned something that cannot be a score.
     """
     found = scored_by(scorer, marks)
     if fallbacks == marks:
@@ -272,27 +272,26 @@ def scores_of(scorer: str, marks: list[Mark], fallbacks: list[Mark]) -> Scores:
 
 
 def regrade(folder: Path, protocol: str, grader: Grader | None = None) -> dict[str, Any]:
-    """The scores of a finished evaluation by another protocol, from its stored replies: nothing is drawn.
+    """The scores of a finished evaluation by another protocol, from its stored replies, without rollouts.
 
-    The questions were asked as the evaluation asked them: what the other protocol's prompt would have
-    changed, this does not tell.
+    The questions were asked with the evaluation's prompt; the effect of the other protocol's prompt is not
+    included.
 
     Args:
-        folder: That `vtune eval` has written; its data are where they were.
-        protocol: Name of a protocol with a rule for the suite, `vtune` for the verifiers of the samples.
-        grader: Asked where the protocol asks a model; None: that of the evaluation. What it has been asked
-            before in `folder` is not asked again.
+        folder: Written by `vtune eval`; its data must not have been moved.
+        protocol: Name of a protocol with a rule for the suite; `vtune` uses the samples' verifiers.
+        grader: Model to ask if the protocol asks one; None: the evaluation's. Replies stored in `folder` are
+            not asked for again.
 
     Returns:
-        `protocol`; `score`, what its scorer makes of the grades; `grades`, one per trajectory, in order:
-        `sample_id`, `rollout`, `score`, `read` (null: unreadable) and `fallback`.
+        `protocol`; `score`, its scorer's result; `grades`, one per trajectory, in order: `sample_id`,
+        `rollout`, `score`, `read` (null: unreadable) and `fallback`.
 
     Raises:
-        RecipeError: If the protocol is unknown, or has no rule for the suite, or needs a model that is not
-            there.
-        RunFailed: If the model has not graded all.
+        RecipeError: If the protocol is unknown, has no rule for the suite, or needs a model that is missing.
+        RunFailed: If the model did not grade everything.
         DataError: If the folder holds no evaluation, its data have changed, a verifier reads more than
-            replies, or replies are in pixels of pictures whose shown sizes were not kept.
+            replies, or replies are in pixels of pictures whose shown sizes were not stored.
     """
     if protocol not in PROTOCOLS:
         raise RecipeError(f"there is no protocol {protocol!r}", fix=PROTOCOLS.meant(protocol))
@@ -322,15 +321,15 @@ def graded_again(
     models: tuple[Grader | None, BatchedEndpoint | None],
     folder: Path,
 ) -> tuple[Scores, list[dict[str, Any]]]:
-    """The scores of stored replies by a rule, and the grades that they are made of.
+    """The scores of stored replies by a rule, and the underlying grades.
 
     Args:
         finished: The evaluation.
-        samples: Id -> its question, as the rule reads replies to it.
-        rule: That grades.
-        scorer: Name of what puts grades together.
-        models: Who is asked where the rule asks a model, and where the verifier of a question does.
-        folder: Where their replies are kept.
+        samples: Id -> question, in the form in which the rule reads its replies.
+        rule: The rule that grades.
+        scorer: Name of the scorer that combines grades.
+        models: Models to ask if the rule asks one, and if a question's verifier does.
+        folder: Where their replies are stored.
 
     Raises:
         RunFailed, DataError: As `regrade`.
@@ -365,7 +364,7 @@ def graded_again(
 
 
 def _again(trajectory: Trajectory, sample: Sample, rule: Rule, found: Graded | None) -> Grade | None:
-    """The grade of a stored reply by another rule; None where the rollout or the grading model failed."""
+    """The grade of a stored reply by another rule; None if the rollout or the grading model failed."""
     if trajectory.stop_reason == "error":
         return None
     if found is not None and (rule.asks_model or verifier_of(sample).asks_judge):
@@ -374,14 +373,14 @@ def _again(trajectory: Trajectory, sample: Sample, rule: Rule, found: Graded | N
 
 
 def _attempted(mark: Mark, trajectory: Trajectory, found: Graded | None) -> bool:
-    """Whether a stored reply attempts an answer, as those say who have judged it now."""
+    """Whether a stored reply attempts an answer, according to its latest judge."""
     return (
         mark.attempted if found is None else (mark.sample_id, trajectory.rollout) not in found.not_attempted
     )
 
 
 def _read_by(sample: Sample, suite: EvalSuite, rule: Rule) -> Sample:
-    """A question of an evaluation as another rule reads its replies."""
+    """An evaluation's question in the form in which another rule reads its replies."""
     now, then = space_of(suite, rule), space_of(suite, rule_of(suite))
     if now is None and then is not None and verifier_of(sample).answers_in_boxes:
         own = {key: value for key, value in sample.verifier_parm.items() if key != "reply_space"}

@@ -15,7 +15,7 @@ from vtune.report.progress import say
 from vtune.runs.evaluate.suite import EvalSuite
 
 SUITES, GROUPS = "eval_suites", "eval_suites.groups"
-"""The packages in which suites and groups ship."""
+"""The packages that contain the built-in suites and groups."""
 
 
 class Group(Strict):
@@ -26,7 +26,7 @@ class Group(Strict):
     without_suite: tuple[str, ...]
     """Benchmarks of the table for which there is no suite yet: a run lists them as missing."""
     average: Literal["mean"] | None
-    """What the paper reports over all of them: the mean of their scores, or nothing."""
+    """What the paper reports over all members: the mean of their scores, or nothing."""
 
     @model_validator(mode="after")
     def _has_something(self) -> "Group":
@@ -42,19 +42,19 @@ class Named:
     name: str
     path: Path
     group: str | None
-    """The group that it is a member of; None: it was named itself."""
+    """The group that it is a member of; None: the command named it directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What `--suite` means."""
+    """The meaning of `--suite`."""
 
     suites: tuple[Named, ...]
     groups: dict[str, Group]
 
     @property
     def single(self) -> bool:
-        """Whether it is one suite rather than a group."""
+        """Whether it is a single suite, not a group."""
         return len(self.suites) == 1 and not self.groups
 
 
@@ -62,11 +62,11 @@ def asked(words: str) -> Asked:
     """The suites of `--suite`: names or paths of suites and of groups, with commas between them.
 
     Raises:
-        RecipeError: If one is not there, or comes twice.
+        RecipeError: If one does not exist or is repeated.
     """
     suites: list[Named] = []
     groups: dict[str, Group] = {}
-    # A path may have commas.
+    # A path may contain commas.
     for word in [words] if Path(words).is_file() else filter(None, map(str.strip, words.split(","))):
         group = _group(word)
         if group is None:
@@ -104,26 +104,26 @@ def run_several(
     check: Callable[[str, EvalSuite], Any],
     run: Callable[[str, EvalSuite], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Evaluate every suite that was named, and of groups what the protocol has a rule for and whose data are
-    here.
+    """Evaluate every named suite, and those members of groups that the protocol has a rule for and whose data
+    are here.
 
-    All are checked before the first is drawn; one that fails then does not keep the others from being drawn.
+    All are checked before the first rollout; a suite that fails later does not stop the others.
 
     Args:
         asked: The suites.
         load: Path -> suite.
-        check: Name and suite; raises what can be known before it is drawn.
+        check: Name and suite; raises errors that can be found before rollouts.
         run: Name and suite -> results.
 
     Returns:
         `evaluations`, name -> results; `missing`, name -> why it was not evaluated; `failed`, name -> what
-        went wrong (`check_failed`); `groups`, name -> its members, those missing with `reasons`, and its
-        `average`, which is null where the paper prints none or one is missing.
+        went wrong (`check_failed`); `groups`, name -> its members, missing ones with `reasons`, and its
+        `average`, which is None if the paper reports none or a member is missing.
 
     Raises:
-        DataError: If no data of any of them are here.
-        RecipeError: If some cannot be evaluated, with all of those.
-        ServiceError: The same, if nothing but services is wrong.
+        DataError: If none of them has data here.
+        RecipeError: If some cannot be evaluated; lists all of these.
+        ServiceError: The same, if only services are the problem.
     """
     suites, missing = _here(asked, load)
     _check_each(suites, check)
@@ -133,7 +133,7 @@ def run_several(
         try:
             found[name] = run(name, suite)
         except BrokenPart:
-            raise  # a file of the user's own, which the other suites have as well
+            raise  # a custom file, which the other suites use as well
         except VtuneError as error:
             failed[name] = str(error)
             say(f"failed: {name}: {error}")
@@ -146,13 +146,13 @@ def run_several(
 
 
 def check_failed(result: Mapping[str, Any]) -> None:
-    """Check that none of several suites has failed.
+    """Check that none of several suites failed.
 
     Args:
-        result: Of `run_several`.
+        result: Result of `run_several`.
 
     Raises:
-        RunFailed: With those that have.
+        RunFailed: Lists those that failed.
     """
     failed: Mapping[str, str] = result["failed"]
     if failed:
@@ -166,10 +166,11 @@ def check_failed(result: Mapping[str, Any]) -> None:
 def plan_several(
     asked: Asked, load: Callable[[Path], EvalSuite], check: Callable[[str, EvalSuite], dict[str, Any]]
 ) -> dict[str, Any]:
-    """What `check` says of each suite (`suites`; see `run_several`), and why others are `missing`, by name.
+    """The result of `check` for each suite (`suites`; see `run_several`), and why others are `missing`, by
+    name.
 
     Raises:
-        VtuneError: As `run_several` does before it draws.
+        VtuneError: As `run_several` does before rollouts.
     """
     suites, missing = _here(asked, load)
     return {"suites": _check_each(suites, check), "missing": missing}
@@ -190,14 +191,14 @@ def _here(asked: Asked, load: Callable[[Path], EvalSuite]) -> tuple[dict[str, Ev
 
 
 def _check_each(suites: Mapping[str, EvalSuite], check: Callable[[str, EvalSuite], Any]) -> dict[str, Any]:
-    """What `check` says of each; where it refuses some, all of those in one error."""
+    """The result of `check` for each suite; if it rejects any, all of these in one error."""
     found: dict[str, Any] = {}
     wrong: dict[str, VtuneError] = {}
     for name, suite in suites.items():
         try:
             found[name] = check(name, suite)
         except BrokenPart:
-            raise  # as in a run
+            raise  # as in `run_several`
         except VtuneError as error:
             wrong[name] = error
     if not wrong:
@@ -211,12 +212,12 @@ def _check_each(suites: Mapping[str, EvalSuite], check: Callable[[str, EvalSuite
 
 
 def _listed(reasons: Mapping[str, str]) -> list[str]:
-    """A row for each suite; a reason may have several lines."""
+    """One row per suite; a reason may have several lines."""
     return [f"  {name}: " + why.replace("\n", "\n  ") for name, why in reasons.items()]
 
 
 def _loaded(asked: Asked, load: Callable[[Path], EvalSuite]) -> tuple[dict[Named, EvalSuite], dict[str, str]]:
-    """The suites, and by name why members of groups have none: the protocol has no rule for them."""
+    """The suites, and by name why group members are missing: the protocol has no rule for them."""
     suites: dict[Named, EvalSuite] = {}
     missing: dict[str, str] = {}
     for named in asked.suites:
@@ -267,7 +268,7 @@ def _average(group: Group, scores: dict[str, float | None], absent: Sequence[str
 
 
 def _why(group: Group, scores: dict[str, float | None], absent: Sequence[str]) -> str | None:
-    """Why there is no average; None where there is one."""
+    """Why there is no average; None if there is one."""
     if group.average is None:
         return "the paper prints none"
     if absent:

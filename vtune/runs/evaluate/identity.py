@@ -31,14 +31,14 @@ from vtune.uses import prints as using
 from vtune.uses import used
 
 JUDGE_ROOM = "suite.reward.judge.max_tokens"
-"""May be raised: what the judge has said was not cut short, and else nothing drawn could be scored again."""
+"""May be raised: earlier judge replies were not cut off, and rollouts could not be scored again otherwise."""
 
 STARTED = "started.json"
-"""The file with what was asked, as long as the evaluation is unfinished."""
+"""File that records what was requested while the evaluation is unfinished."""
 TOTAL = "total"
-"""Its key for the number of rollouts of the whole evaluation."""
+"""Its key for the evaluation's total number of rollouts."""
 SCORING = "scoring"
-"""In it: names of the files of a user's own parts that add scorers and nothing else."""
+"""Its key for the names of custom files that add only scorers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,17 @@ class Asked:
     model: str
     limit: int | None
     kind: Kind
-    """What draws."""
+    """The engine that generates."""
     suite: Path
-    """The file of the suite by which it goes on."""
+    """The suite's file to continue with."""
 
 
 def asked_before(out: Path) -> Asked:
-    """What the command said that began, or finished, the evaluation in a folder.
+    """The settings of the command that began or finished the evaluation in a folder.
 
     Raises:
         DataError: If its record cannot be read.
-        RecipeError: If the folder holds none.
+        RecipeError: If the folder holds no evaluation.
     """
     for name in ("results.json", STARTED):
         if (out / name).is_file() and (out / "suite.yaml").is_file():
@@ -74,7 +74,7 @@ def asked_before(out: Path) -> Asked:
 def asked_of(
     suite: EvalSuite, model: str, limit: int | None, kind: Kind, prints: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Everything that identifies an evaluation: if any of it differs, it is another one."""
+    """Everything that identifies an evaluation: if any of it differs, it is a different evaluation."""
     return {
         "model": model,
         "limit": limit,
@@ -85,7 +85,7 @@ def asked_of(
 
 
 def _also(uses: Mapping[str, Any], indexes: Mapping[str, str], script: Mapping[str, str]) -> dict[str, Any]:
-    """What few evaluations are known by."""
+    """Facts that identify an evaluation but that few have."""
     found = {"uses": uses, "indexes": indexes}
     return {key: value for key, value in found.items() if value} | dict(script)
 
@@ -93,10 +93,10 @@ def _also(uses: Mapping[str, Any], indexes: Mapping[str, str], script: Mapping[s
 def finished_before(
     suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind
 ) -> dict[str, Any] | None:
-    """The results in a folder, if they are of the same evaluation, and nothing is left to do.
+    """The results in a folder, if they are from the same evaluation and nothing is left to do.
 
-    None where the grader has left replies unscored: it is asked again, or another one is. None, too, where
-    rollouts failed, or their judge gave no score, if fewer than would have ended the evaluation.
+    None if the grader left replies unscored, as it or another one is asked again. Also None if rollouts
+    failed, or their judge gave no score, though too few to fail the evaluation.
     """
     result = read_record(
         out / "results.json",
@@ -139,7 +139,7 @@ def finished_before(
 
 
 def _failed(result: Mapping[str, Any], file: Path) -> int:
-    """How many rollouts of a finished evaluation failed, or were not scored."""
+    """Number of rollouts of a finished evaluation that failed or were not scored."""
     whole = result.get("sources", {}).get("all", {})
     if not whole.get("unscored") or not file.is_file():
         return 0
@@ -147,7 +147,7 @@ def _failed(result: Mapping[str, Any], file: Path) -> int:
 
 
 def _reopen(out: Path, now: dict[str, Any], total: int) -> None:
-    """Go on with a finished evaluation, as with one of which everything is drawn; its results stay."""
+    """Continue a finished evaluation like one whose rollouts are all generated; its results stay."""
     as_drawn(out)
     _start(out, now, total)
 
@@ -159,15 +159,15 @@ def _start(out: Path, asked: Mapping[str, Any], total: int) -> None:
 
 
 def _scoring() -> list[str]:
-    """Names of the loaded files that add scorers and nothing else."""
+    """Names of the loaded files that add only scorers."""
     return [file.name for file in used() if {kind for kind, _ in file.parts} == {SCORERS.kind}]
 
 
 def _corrected(before: Mapping[str, Any]) -> dict[str, str]:
-    """Name -> SHA-256 of the files that an unfinished evaluation takes as they are now, though they differ.
+    """Name -> SHA-256 of changed files that an unfinished evaluation accepts in their current form.
 
-    Scorers have their turn once all is drawn, and nothing that they gave is kept before `results.json`: a
-    file that added scorers alone, and does so now, has had no part in what is there.
+    Scorers run after all rollouts, and nothing of theirs is stored before `results.json`: a file that added
+    only scorers, and still does, has not affected what exists.
     """
     now, began = using(), before.get("uses", {})
     both = [name for name in _scoring() if name in before.get(SCORING, ())]
@@ -193,14 +193,14 @@ def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path, *, finis
 
 
 def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The keys in which two evaluations differ, beside those that may; see `asked_of`."""
+    """The keys in which two evaluations differ, except those that may; see `asked_of`."""
     there, here = ({key: value for key, value in one.items() if key != "indexes"} for one in (before, now))
     keys = [key for key in differing_keys(there, here) if key.removeprefix("suite.") not in MAY_CHANGE]
     return by_content(keys, before.get("indexes", {}), now.get("indexes", {}), "suite.")
 
 
 def _as_it_began(before: Mapping[str, Any], now: Mapping[str, Any], out: Path, changed: list[str]) -> str:
-    """How the evaluation goes on that a folder holds: what a command says is kept there, files are not."""
+    """How to continue the evaluation in a folder, which stores its command's settings but not its files."""
     if any(key.startswith(CONTENT) for key in changed):
         return "put the index back that it began with"
     data, other = before["data"], now["data"]
@@ -218,11 +218,11 @@ def _judge_room(asked: Mapping[str, Any]) -> int:
 
 
 def suite_as_today(stored: Any, now: Mapping[str, Any]) -> Any:
-    """A stored suite with the keys that are younger than it, at what they meant before they were there.
+    """A stored suite with newer keys added, at values that match the behaviour before they existed.
 
     Args:
-        stored: As it was written.
-        now: What it is compared with; a stored suite that has no `kind` of question is of that one.
+        stored: As written.
+        now: The suite to compare with; provides `kind` if the stored suite has none.
     """
     try:
         stored = {"kind": now.get("kind")} | stored
@@ -249,13 +249,13 @@ def check_new(out: Path) -> None:
 
 
 def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, total: int, resume: bool) -> None:
-    """Start a folder, or verify that it holds the first part of the same evaluation, or all its rollouts.
+    """Start a folder, or check that it holds part of the same evaluation, or all its rollouts.
 
     Args:
         suite: What is measured.
         out: The folder.
-        now: What is asked, see `asked_of`.
-        total: Rollouts of the whole evaluation.
+        now: What is requested, see `asked_of`.
+        total: Total number of rollouts.
         resume: Whether it was begun before.
     """
     file = out / STARTED

@@ -16,24 +16,24 @@ from vtune.metrics.power import power
 from vtune.metrics.repeated import repeated
 
 ITEMS = "items.jsonl"
-"""In the folder of an evaluation, one question per line."""
+"""File in an evaluation's folder, one question per line."""
 
 DIGITS = 7
-"""Decimal places of a score: trajectories store it as float32, which has no more."""
+"""Decimal places of a score: trajectories store float32, which has no more."""
 
 RESTORE = "restore the file as the evaluation wrote it, or evaluate again"
 
 
 def by_question(marks: Sequence[Mark], file: Path) -> dict[str, Any]:
-    """Write the questions; returns what the questions say that a score does not.
+    """Write the questions; return numbers over questions that a scorer does not give.
 
     Args:
-        marks: One a rollout.
+        marks: One per rollout.
         file: `items.jsonl` of the evaluation.
 
     Returns:
-        `repeated`, see `vtune.metrics.repeated`; `power`, how small a difference from another evaluation can
-        be shown (None where nothing was scored), see `vtune.metrics.power`.
+        `repeated`, see `vtune.metrics.repeated`; `power`, the smallest detectable difference from another
+        evaluation (None if nothing was scored), see `vtune.metrics.power`.
     """
     items = [replace(item, scores=tuple(map(_short, item.scores))) for item in items_of(marks)]
     write_atomically(file, "".join(json.dumps(asdict(item), allow_nan=False) + "\n" for item in items))
@@ -52,10 +52,10 @@ def _short(score: float | None) -> float | None:
 
 
 def read_items(folder: Path) -> dict[str, Item]:
-    """Id -> question of a finished evaluation; scores of older files have more digits, and are rounded.
+    """Id -> question of a finished evaluation; scores in older files have more digits and are rounded.
 
     Raises:
-        DataError: If there is no such file, or a line of it is no question.
+        DataError: If there is no such file, or one of its lines is not a question.
     """
     path = folder / ITEMS
     if not path.is_file():

@@ -22,17 +22,17 @@ from vtune.runs.evaluate.unjudged import Key, all_judged, not_judged
 from vtune.schema.sample import Sample
 
 CACHE = "grader.jsonl"
-"""In the folder of an evaluation: the model's replies, by what was asked."""
+"""File in an evaluation's folder: the model's replies by request."""
 BATCH = "grader.batch.json"
-"""Batches in progress."""
+"""File with the batches in progress."""
 
 
 class Grader(BatchedEndpoint):
-    """The model that reads and compares answers where a protocol asks one."""
+    """The model that reads and compares answers if a protocol asks for one."""
 
     temperature: float = Field(default=0.0, ge=0)
     max_tokens: int = Field(default=2048, gt=0)
-    """Per reply, including thoughts; upstream uses 128 or 256, which leave no room for a reasoning model."""
+    """Per reply, including reasoning; upstream uses 128 or 256, which leave no room for a reasoning model."""
     concurrency: int = Field(default=16, gt=0)
     retries: int = Field(default=6, ge=0)
     timeout_s: float = Field(default=120.0, gt=0)
@@ -50,32 +50,32 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """What became of replies."""
+    """The results for replies."""
 
     grades: Mapping[Key, Grade] = field(default_factory=dict)
     unreadable: Mapping[Key, str] = field(default_factory=dict)
-    """Why there is no grade: the model refuses the question, or its reply cannot be read."""
+    """Why there is no grade: the model refused the question, or its reply cannot be read."""
     unjudged: Mapping[Key, str] = field(default_factory=dict)
-    """Why there is no grade: the model gave no reply, or may not be asked any more."""
+    """Why there is no grade: the model did not reply, or may no longer be asked."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """`model`, SHA-256 of the `prompts`, whose `words` they are, what was spent."""
+    """`model`, SHA-256 of the `prompts`, whose `words` they are, and the cost."""
     not_attempted: frozenset[Key] = frozenset()
-    """Replies in which the model found no attempt to answer."""
+    """Replies in which the model found no attempt at an answer."""
 
     def as_result(self) -> dict[str, Any]:
-        """What results say of it: nothing where no model was asked."""
+        """The entry for results; empty if no model was asked."""
         return {"grader": dict(self.facts)} if self.facts else {}
 
 
 class Judged(Strict):
-    """The part of a suite that sets who grades."""
+    """The part of a suite that sets the grading model."""
 
     grader: Grader | None = None
-    """Used if the protocol asks a model; null: its rules alone."""
+    """Used if the protocol asks a model; null: only its rules."""
 
 
 def check_grader(rule: Rule, grader: Grader | None, protocol: str) -> None:
-    """Check that a protocol that cannot do without a model has one.
+    """Check that a protocol that needs a model has one.
 
     Raises:
         RecipeError: If it has none.
@@ -90,16 +90,16 @@ def check_grader(rule: Rule, grader: Grader | None, protocol: str) -> None:
 def check_grader_answers(rule: Rule, grader: Grader | None, protocol: str) -> None:
     """Check that a grader responds; warn if nothing will ask it.
 
-    One that is named for several suites or protocols may be for others among them, and is no error.
+    A grader given for several suites or protocols may be meant for others, so this is not an error.
 
     Raises:
         ServiceError: If it does not answer.
-        RecipeError: If its key is not set.
+        RecipeError: If its API key is not set.
     """
     if grader is None:
         return
     if rule.asks_model:
-        from vtune.runs.agent.judge import check_answers  # with cv2, which whoever lists results does without
+        from vtune.runs.agent.judge import check_answers  # loads cv2, which listing results does not need
 
         check_answers(grader, "grader")
     else:
@@ -107,28 +107,28 @@ def check_grader_answers(rule: Rule, grader: Grader | None, protocol: str) -> No
 
 
 def ungraded(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What an evaluation was asked, less who grades: as long as there is no result, another model may."""
+    """An evaluation's settings without the grader: another one may be used until there is a result."""
     return {**asked, "suite": {**asked["suite"], "grader": None}}
 
 
 def same_grader(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether what the grader of one suite has said is what that of another is asked for (`JudgeClient`)."""
+    """Whether the replies of one suite's grader are valid for another suite (`JudgeClient`)."""
     first, second = before.get("grader") or {}, now.get("grader") or {}
     return all(first.get(key) == second.get(key) for key in ("model", "temperature", "max_tokens"))
 
 
 async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, folder: Path) -> Graded:
-    """The grades of replies by a rule that asks a model; what `folder` has of its replies is not asked again.
+    """The grades of replies by a rule that asks a model; requests answered in `folder` are not repeated.
 
     Args:
-        replies: All of an evaluation, in the order of its questions.
-        rule: It asks a model.
+        replies: All replies of an evaluation, in the order of its questions.
+        rule: A rule that asks a model.
         grader: The model.
-        folder: Of the evaluation.
+        folder: The evaluation's folder.
 
     Raises:
-        RecipeError: If the environment variable of the key is not set.
-        DataError: If the replies kept in `folder` cannot be read.
+        RecipeError: If the environment variable with the API key is not set.
+        DataError: If the replies stored in `folder` cannot be read.
     """
     groups = _groups(replies, rule)
     async with JudgeClient(grader, cache=folder / CACHE, section="grader") as client:
@@ -157,27 +157,27 @@ async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, fo
 
 
 def _remedied(error: NoVerdict) -> str:
-    """Why nothing was read, with the remedy where one is known: each reply may need another."""
+    """Why nothing was read, with the fix if known: each reply may need a different one."""
     return f"{error.what}; {error.fix}" if error.fix else error.what
 
 
 def prompts_hash(rule: Rule) -> str:
-    """SHA-256 of what the model is asked, with places for what differs, in hexadecimal."""
+    """SHA-256, in hexadecimal, of the model's prompts, with placeholders for what varies."""
     texts = [[prompt.system, prompt.text] for prompt in rule.prompts]
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
 def check_judged(graded: Graded, max_unscored: float, folder: Path, *, model: str = "grader") -> None:
-    """Stop if replies were not judged; a later run asks about those alone.
+    """Stop if replies were not judged; a later run asks only about those.
 
     Args:
-        graded: All of an evaluation.
-        max_unscored: The share that may stay without a grade because nothing readable was said of them.
-        folder: Of the evaluation; `unjudged.jsonl` names those without a grade.
-        model: The key of the suite that names who was asked.
+        graded: All grades of an evaluation.
+        max_unscored: Maximum share without a grade because the model's reply was unreadable.
+        folder: The evaluation's folder; `unjudged.jsonl` lists those without a grade.
+        model: The suite's key that names the model.
 
     Raises:
-        RunFailed: If one was not judged, or too many replies of the model are unreadable.
+        RunFailed: If one was not judged, or too many of the model's replies are unreadable.
     """
     left = {**graded.unjudged, **graded.unreadable}
     total = len(graded.grades) + len(left)
@@ -189,7 +189,7 @@ def check_judged(graded: Graded, max_unscored: float, folder: Path, *, model: st
 
 
 def _groups(replies: Sequence[Reply], rule: Rule) -> list[list[Reply]]:
-    """Replies that the model is asked about at once: one, or as the rule puts them together, by rollout."""
+    """Replies that the model is asked about together: single ones, or groups by the rule and the rollout."""
     if rule.together is None:
         return [[reply] for reply in replies]
     found: dict[tuple[int, str], list[list[Reply]]] = {}
@@ -202,7 +202,7 @@ def _groups(replies: Sequence[Reply], rule: Rule) -> list[list[Reply]]:
 
 
 def _say_how_many(groups: Sequence[Sequence[Reply]], rule: Rule, client: JudgeClient, model: str) -> None:
-    """Say what the model is about to be asked, which somebody pays for."""
+    """Print what the model is about to be asked, as it may cost money."""
     first = [(group, next(_begun(rule, group), None)) for group in groups]
     read = [(group, ask.prompt) for group, ask in first if ask is not None]
     new = sum(len(group) for group, prompt in read if not client.knows(prompt, ()))
@@ -246,7 +246,7 @@ def _alone(judging: Judging) -> JudgingTogether:
 
 
 def _each(group: Sequence[Reply], found: Sequence[Grade] | ServiceError) -> Sequence[Grade | ServiceError]:
-    """What became of each reply of a group; one without an answer is wrong, whoever failed."""
+    """The result for each reply of a group; an empty answer is wrong even if the model failed."""
     if not isinstance(found, ServiceError):
         return found
     return [found if reply.text.strip() else said(None, right=False) for reply in group]

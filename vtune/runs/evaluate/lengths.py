@@ -7,15 +7,15 @@ from vtune.runs.evaluate.suite import EvalSuite
 
 
 def check_question_lengths(suite: EvalSuite, model: str, *, count: int) -> None:
-    """Check the first questions of a suite, where the model has a tokenizer: see `check_prompt_lengths`.
+    """Check the first questions of a suite, if the model has a tokenizer: see `check_prompt_lengths`.
 
     Args:
-        suite: With the limit.
-        model: Its tokenizer counts; an endpoint, or a file of replies, has none.
-        count: Questions that are asked.
+        suite: The suite, with its limit.
+        model: Its tokenizer counts; an endpoint or a reply file has none.
+        count: Number of questions to be asked.
 
     Raises:
-        DataError: As there.
+        DataError: As `check_prompt_lengths` does.
     """
     if is_served(model) or is_scripted(model):
         return

@@ -13,12 +13,11 @@ def list_suites() -> dict[str, Any]:
     """All suites and groups.
 
     Returns:
-        `suites`, by name: `rows`, `licence` (null: `licence_why` says why none is known), `md5` (of its file,
-        checked on reading; null: none is known), `revision` (of the hub, checked where `hf download` has
-        noted one; null: any is accepted), `data` (where it is looked for on this machine), `revisions` (of
-        what is there, by path, where it is noted), `here`, `get` (how to get it), `agent` and `protocol` (the
-        defaults) and `protocols`.
-        `groups`, by name: `members`, `without_suite` and `average`.
+        `suites`, by name: `rows`, `licence` (None: `licence_why` says why none is known), `md5` (of its file,
+        checked on reading; None: unknown), `revision` (on the hub, checked if `hf download` recorded one;
+        None: any is accepted), `data` (where it is looked for on this machine), `revisions` (recorded ones of
+        what is here, by path), `here`, `get` (how to get it), `agent` and `protocol` (the defaults) and
+        `protocols`. `groups`, by name: `members`, `without_suite` and `average`.
     """
     return {
         "suites": {name: _suite(load_recipe(path, EvalSuite)) for name, path in shipped(SUITES).items()},

@@ -1,7 +1,7 @@
 """Where the data of suites are: `VTUNE_DATA`, `~/.config/vtune.toml`, or where the suite says.
 
-`--data` is an override of the suite, and comes before all of them. Of the others the first that is there is
-taken; where none is, the first.
+`--data` overrides the suite and takes precedence. Otherwise the first existing place is used; if none exists,
+the first.
 """
 
 import os
@@ -17,7 +17,7 @@ from vtune.errors import RecipeError
 from vtune.files.reading import read_text
 
 ROOT = "VTUNE_DATA"
-"""The environment variable with a folder to use in place of `data`, where suites look by default."""
+"""Environment variable with a folder to use instead of `data`, the suites' default."""
 DEFAULT = "data/"
 
 
@@ -25,31 +25,31 @@ class _Data(Strict):
     """`[data]` of the file."""
 
     root: str | None = None
-    """As the environment variable."""
+    """Like the environment variable."""
     suites: Mapping[str, tuple[str, ...] | str] = {}
     """Suite's default path -> where it is instead."""
 
 
 class _Config(Strict):
-    """The user's own settings."""
+    """The user's settings."""
 
     data: _Data = _Data()
 
 
 def config_file() -> Path:
-    """The file of the user's own settings; it need not exist."""
+    """The file with the user's settings; it need not exist."""
     return Path.home() / ".config" / "vtune.toml"
 
 
 def located(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a suite's file, with its data where they are on this machine.
+    """The values of a suite's file, with the paths of its data on this machine.
 
     Raises:
         RecipeError: If the user's settings cannot be read.
     """
     data = values.get("data")
     if not isinstance(data, list) or not all(isinstance(path, str) for path in data):
-        return values  # the check of the whole says so
+        return values  # validation reports this
     return values | {"data": [place for path in data for place in _place(path)]}
 
 
@@ -59,10 +59,10 @@ def _place(path: str) -> list[str]:
 
 
 def candidates(path: str) -> Iterator[list[str]]:
-    """Where the data that a suite calls `path` may be, in the order in which they are looked for.
+    """Where the data that a suite calls `path` may be, in search order.
 
     Raises:
-        RecipeError: As `located`.
+        RecipeError: As `located` does.
     """
     settings = _read().data
     below = path.removeprefix(DEFAULT)

@@ -17,7 +17,7 @@ from vtune.runs.evaluate.suite import EvalSuite
 PUBLISHED = "published:"
 """Prefix of a row's name."""
 TABLES = "eval_suites.published"
-"""The package in which the tables ship."""
+"""The package that contains the tables."""
 
 
 class Said(Strict):
@@ -32,12 +32,12 @@ class Said(Strict):
 
 
 class PublishedFaithfulness(Strict):
-    """What a paper reports about how faithful models are on the same suites."""
+    """What a paper reports about the faithfulness of models on the same suites."""
 
     table: str
-    """Its number, and where to find it."""
+    """Its number and where to find it."""
     rows: dict[str, dict[str, float]]
-    """Model -> name of a shipped suite -> faithful and right, of all questions, in percent."""
+    """Model -> name of a built-in suite -> faithful and right, of all questions, in percent."""
 
 
 class PublishedTable(Strict):
@@ -45,14 +45,14 @@ class PublishedTable(Strict):
 
     paper: str
     table: str
-    """Its number, and where to find it."""
+    """Its number and where to find it."""
     authors: tuple[str, ...]
-    """Rows of the paper's own models: `settings` and `said` describe these; nothing is known about others."""
+    """Rows of the paper's own models, which `settings` and `said` describe; others are unknown."""
     settings: dict[str, Any]
-    """Dotted keys of a suite, as far as they are known."""
+    """Dotted keys of a suite, as far as known."""
     said: Said
     rows: dict[str, dict[str, float]]
-    """Model -> name of a shipped suite -> its number as printed, in percent."""
+    """Model -> name of a built-in suite -> its number as printed, in percent."""
     faithful: PublishedFaithfulness | None = None
 
 
@@ -67,7 +67,7 @@ def published_rows() -> dict[str, tuple[PublishedTable, str, str]]:
 
 
 def published_row(name: str) -> tuple[PublishedTable, str, str]:
-    """The table, the suite and the row of `SUITE/ROW`.
+    """The table, suite and row of `SUITE/ROW`.
 
     Raises:
         RecipeError: If there is no such number.
@@ -82,12 +82,12 @@ def check_benchmark(suite: EvalSuite, name: str, file: Path) -> None:
     """Check that a suite has the benchmark of `SUITE/ROW`.
 
     Args:
-        suite: That was evaluated, or is to be.
+        suite: The suite that was or will be evaluated.
         name: `SUITE/ROW`.
-        file: Of the suite: for errors.
+        file: The suite's file, for errors.
 
     Raises:
-        RecipeError: If there is no such number, or it is of another benchmark.
+        RecipeError: If there is no such number, or it is for another benchmark.
     """
     _, wanted, _ = published_row(name)
     here = suite.published.name
@@ -110,14 +110,14 @@ def check_benchmark(suite: EvalSuite, name: str, file: Path) -> None:
 
 
 def against_published(ours: Finished, name: str) -> dict[str, Any]:
-    """As `run_against`, with a number from a paper: what is not known about it is null.
+    """Like `run_against`, with a number from a paper; what is unknown about it is None.
 
     Args:
         ours: A finished evaluation.
         name: `SUITE/ROW`.
 
     Raises:
-        RecipeError: If there is no such number, or it is of another benchmark.
+        RecipeError: If there is no such number, or it is for another benchmark.
     """
     check_benchmark(ours.suite, name, ours.folder / "suite.yaml")
     table, suite, key = published_row(name)
@@ -145,7 +145,7 @@ def against_published(ours: Finished, name: str) -> dict[str, Any]:
 
 
 def _besides(ours: Finished, row: str) -> list[str]:
-    """What else is not as the paper has it: the model, unless it is called so, and the questions."""
+    """What else differs from the paper: the model, unless its name matches, and the questions."""
     model, rows = str(ours.results["model"]), ours.suite.published.rows
     found = [] if row in (model, Path(model).name) else ["model"]
     found += [] if ours.results.get("limit") is None else ["limit"]
@@ -155,7 +155,7 @@ def _besides(ours: Finished, row: str) -> list[str]:
 
 
 def _cause(ours: Finished, theirs: EvalSuite, known: Collection[str], said: Said, name: str) -> Cause:
-    """What is known of a cause: only settings that are known differ, or are the same."""
+    """What is known about a cause; only known settings can differ or be the same."""
     why = getattr(said, name) or "the paper does not say"
     if not any(within(key, KEYS[name]) for key in known):
         return _judge(ours, said) if name == "judge" else Cause(differs=None, keys={}, items=None, why=why)
@@ -177,7 +177,7 @@ def _cause(ours: Finished, theirs: EvalSuite, known: Collection[str], said: Said
 
 
 def _judge(ours: Finished, said: Said) -> Cause:
-    """Whether a model judged there; which prompts it had, no paper says."""
+    """Whether a model judged there; papers do not give its prompts."""
     asked = judging(ours.suite, ours.samples.values(), ours.results)
     here = next((one["model"] for one in asked.values() if one is not None), None)
     if said.judge is None:

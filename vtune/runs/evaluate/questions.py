@@ -39,15 +39,15 @@ OFFICIAL = "official"
 
 
 class Choices(Strict):
-    """How multiple-choice questions are put, and how their answers are read."""
+    """How multiple-choice questions are presented, and how their answers are read."""
 
     template: str | None = None
     """The text after the pictures; `{question}` and `{options}` are filled in. Null: the protocol's."""
     order: Literal["official"] | int
     """`official`: as in the data. A number: the seed of an order that depends on it and the sample's id."""
     letter_rule: Literal["strict", "loose"] | None = None
-    """For verifier `choice`: a letter or an option's own text, or what a text of any form means. Null: the
-    protocol reads."""
+    """For the verifier `choice`: accept only a letter or an option's own text (strict), or any text with a
+    clear meaning (loose). Null: the protocol decides."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -60,30 +60,31 @@ class Choices(Strict):
 
 
 class Source(Strict):
-    """Where questions come from, and how they are put: a part of every suite."""
+    """Where questions come from and how they are presented: a part of every suite."""
 
     uses: Uses = ()
     """Files with the user's own parts."""
     data: tuple[str, ...] = Field(min_length=1)
     format: Format
-    """How `data` is read: our own Parquet layout, or a benchmark as it is published."""
+    """How `data` are read: our own Parquet layout, or a benchmark as published."""
     data_from: str
     """How to get the data; shown if they are missing."""
     offers: tuple[ToolName, ...] | None = None
-    """Tools that every question offers; null: those that the data name."""
+    """Tools that every question offers; null: those named in the data."""
     answer_in: AnswerIn | None = None
     """Where a reply's answer is; null: as the samples say."""
     answer_default: Annotated[AnswerIn | None, Field(exclude_if=lambda place: place is None)] = None
-    """Where it is if neither this suite nor the sample says; null: in `<answer>`."""
+    """Where the answer is if neither this suite nor the sample says; null: in `<answer>`."""
     kind: str | None = None
-    """Kind of question: what a protocol has a rule for."""
+    """Kind of question, for which a protocol has a rule."""
     protocol: ProtocolName = ours.NAME
-    """Whose prompt, parser and aggregation to use."""
+    """Protocol whose prompt, parser and aggregation are used."""
     choices: Choices | None = None
-    """Null leaves multiple choice as in the data, unless the protocol sets how it is put."""
+    """Null leaves multiple choice as in the data, unless the protocol sets its presentation."""
     reply_space: Space | None = None
     """The coordinate space in which the policy is asked for boxes and points, and in which they are read
-    (`spaces_of`); null: as the samples say."""
+    (`spaces_of`);
+    null: as the samples say."""
 
     @model_validator(mode="before")
     @classmethod
@@ -104,9 +105,9 @@ class Source(Strict):
 
 
 def as_today(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a suite with renamed keys under their current names.
+    """The values of a suite, with renamed keys under their current names.
 
-    `choices.shuffle` was the seed of the order, or null; `choices.answer_in` held for multiple choice alone.
+    `choices.shuffle` was the seed of the order, or null; `choices.answer_in` was only for multiple choice.
     """
     choices = values.get("choices")
     if not isinstance(choices, dict) or not {"shuffle", "answer_in"} & choices.keys():
@@ -129,12 +130,12 @@ def read_questions(source: Source, *, limit: int | None, rank: int = 0, world: i
 
     Args:
         source: Where they are.
-        limit: At most this many of all.
-        rank: Of this process, which gets every `world`-th question, beginning with number `rank`.
-        world: Processes that share them.
+        limit: Maximum number of questions in total.
+        rank: Rank of this process, which gets every `world`-th question, starting with number `rank`.
+        world: Number of processes that share them.
 
     Raises:
-        DataError: At one that cannot be read.
+        DataError: At the first that cannot be read.
     """
     count = 0
     for path in paths_of(source):
@@ -149,10 +150,10 @@ def read_questions(source: Source, *, limit: int | None, rank: int = 0, world: i
 
 
 def read_records(source: Source) -> Iterator[Sample]:
-    """The samples without their pictures: small enough to keep all of a benchmark.
+    """The samples without their pictures, small enough to keep a whole benchmark in memory.
 
     Raises:
-        DataError: At one that cannot be read.
+        DataError: At the first that cannot be read.
     """
     for path in paths_of(source):
         for entry in scan_questions(source, path, pictures=False):
@@ -162,10 +163,10 @@ def read_records(source: Source) -> Iterator[Sample]:
 
 
 def read_published(source: Source) -> Iterator[Sample]:
-    """The samples as their data have them, before the suite puts them; without their pictures.
+    """The samples as in their data, before the suite changes them, without their pictures.
 
     Raises:
-        DataError: At one that cannot be read.
+        DataError: At the first that cannot be read.
     """
     for path in paths_of(source):
         for entry in _entries(source.format, path, pictures=False):
@@ -175,22 +176,22 @@ def read_published(source: Source) -> Iterator[Sample]:
 
 
 def without_pictures(sample: Sample) -> Sample:
-    """The sample with empty pictures in the places of its own."""
+    """The sample with its pictures replaced by empty ones."""
     return replace(sample, images=(Picture(),) * len(sample.images))
 
 
 def fingerprints(source: Source) -> dict[str, str]:
-    """SHA-256 of each file of the data; of a folder, over the names and contents of its files."""
+    """SHA-256 of each data file; for a folder, over the names and contents of its files."""
     return {name: _fingerprint(Path(name)) for name in source.data}
 
 
 def paths_of(source: Source) -> Sequence[Path]:
-    """Its files and folders."""
+    """The source's files and folders."""
     return [Path(name) for name in source.data]
 
 
 def scan_questions(source: Source, path: Path, *, pictures: bool = True) -> Iterator[Sample | DataError]:
-    """One entry per row: the sample as the suite puts it, or what is wrong with it."""
+    """One entry per row: the sample as the suite presents it, or what is wrong with it."""
     for entry in _entries(source.format, path, pictures=pictures):
         try:
             yield entry if isinstance(entry, DataError) else _put(source, entry)
@@ -204,15 +205,15 @@ def unfit(error: DataError) -> Unfit:
 
 
 def _entries(name: str, path: Path, *, pictures: bool = True) -> Iterator[Sample | DataError]:
-    """The rows of a file in a format, bare of what an import adds.
+    """The rows of a file in a format, without what an import adds.
 
     Args:
-        name: Of the format.
+        name: The format.
         path: The file.
-        pictures: Whether pictures are wanted; where they can be left unread, they are.
+        pictures: Whether pictures are needed; if not, reading them is avoided where possible.
 
     Raises:
-        RecipeError: If it holds no samples.
+        RecipeError: If the format does not hold samples.
     """
     layout = FORMATS[name]
     if layout.makes != "samples":
@@ -229,7 +230,7 @@ def _entries(name: str, path: Path, *, pictures: bool = True) -> Iterator[Sample
 
 
 def _put(source: Source, sample: Sample) -> Sample:
-    """The sample as the suite puts it."""
+    """The sample as the suite presents it."""
     if source.offers is not None:
         sample = offering(sample, source.offers)
     rule = PROTOCOLS[source.protocol].rule(source.kind)
@@ -252,12 +253,12 @@ def _put(source: Source, sample: Sample) -> Sample:
 
 
 def space_of(source: Source, rule: Rule | None) -> Space | None:
-    """In which space the coordinates of replies are read: what the suite says, else what the rule says."""
+    """The space in which coordinates of replies are read: the suite's, otherwise the rule's."""
     return source.reply_space or (None if rule is None else rule.reply_space)
 
 
 def read_in(sample: Sample, space: Space | None) -> Sample:
-    """The sample with its replies' coordinates read in a space; None leaves it to the sample."""
+    """The sample with its replies' coordinates read in a given space; None leaves it to the sample."""
     if space is None or not verifier_of(sample).answers_in_boxes:
         return sample
     return replace(sample, verifier_parm={**sample.verifier_parm, "reply_space": space})

@@ -27,28 +27,28 @@ from vtune.verifiers.judge import ATTEMPTED
 from vtune.verifiers.verifying import Verifying
 
 CACHE = "judge.jsonl"
-"""In the folder of an evaluation: replies of the judge, by what was asked."""
+"""File in an evaluation's folder: the judge's replies by request."""
 BATCH = "judge.batch.json"
-"""Batches of it that are under way."""
+"""File with its batches in progress."""
 AT_ONCE, BYTES = 64, 128 * 2**20
-"""Limits on replies, and bytes of their pictures, in memory; ours."""
+"""Limits on replies, and on bytes of their pictures, in memory; ours."""
 
 
 def answer_prompts(samples: Iterable[Sample]) -> str | None:
-    """SHA-256 of what the judge of a suite is asked about answers; None where it compares none."""
+    """SHA-256 of the prompts with which a suite's judge compares answers; None if it compares none."""
     gradings = {sample.verifier_parm.get(KEY) or OURS for sample in samples if verifier_of(sample).asks_judge}
     return prompts_hash(gradings) if gradings else None
 
 
 def judge_prompts(samples: Collection[Sample], reward: RewardRecipe, *, looks: bool) -> dict[str, str]:
-    """SHA-256 of all that the judge of a suite is asked.
+    """SHA-256 of all prompts of a suite's judge.
 
-    Of `answers`, where it compares some; `conclusions`, where it holds thoughts against them; `looks`, where
-    it says what calls show, and `levels`, where that is paid.
+    `answers`, if it compares answers; `conclusions`, if it compares thoughts with answers; `looks`, if it
+    says what calls show; and `levels`, if looks are rewarded.
 
     Args:
         samples: Questions of the suite.
-        reward: Of the suite.
+        reward: The suite's reward.
         looks: Whether it judges calls.
     """
     paid = looks and any(weights_of(sample, reward).tool for sample in samples)
@@ -74,14 +74,14 @@ async def judge_again(
 
     Args:
         stored: Reads all trajectories of an evaluation, with their pictures.
-        samples: Id -> question, as it is judged.
-        judge: Asked what `folder` has no reply of.
-        folder: Where its replies are kept.
+        samples: Id -> question, as judged.
+        judge: Asked what has no reply in `folder`.
+        folder: Where its replies are stored.
         max_unscored: See `check_judged`.
 
     Raises:
         RunFailed: As `check_judged`.
-        RecipeError: If the environment variable of the key is not set.
+        RecipeError: If the environment variable with the API key is not set.
     """
     async with JudgeClient(judge, cache=folder / CACHE) as client, Verifying() as verifying:
         judge_all = partial(_verdicts, stored, samples, client, verifying)

@@ -14,11 +14,11 @@ from vtune.schema.audit import forget_audit
 from vtune.schema.parquet import read_trajectories, write_trajectories
 
 SUITE = "suite.yaml"
-"""In the folder of an evaluation: what was asked."""
+"""File in an evaluation's folder: what was requested."""
 RESUMED = "suite.resumed.yaml"
-"""Beside it, while earlier results exist: how the evaluation is resumed, perhaps by another grader."""
+"""File beside it while earlier results exist: how the evaluation is resumed, perhaps with another grader."""
 NEW = (ITEMS, TRAJECTORIES, RESULTS)
-"""What takes the place of results of before, in this order: with the results the evaluation is finished."""
+"""Files that replace earlier results, in this order; with the last, the evaluation is finished."""
 
 
 def suite_file(out: Path) -> Path:
@@ -27,7 +27,7 @@ def suite_file(out: Path) -> Path:
 
 
 def written_suite(out: Path) -> Path:
-    """Where the suite is written that goes on: results of before keep theirs."""
+    """Where to write the suite for continuing; earlier results keep theirs."""
     if (out / RESULTS).exists():
         return out / RESUMED
     (out / RESUMED).unlink(missing_ok=True)
@@ -35,12 +35,13 @@ def written_suite(out: Path) -> Path:
 
 
 def as_drawn(out: Path) -> None:
-    """Lay out the trajectories of a finished evaluation as one that is all drawn has them.
+    """Lay out a finished evaluation's trajectories like those of an unfinished one with all rollouts
+    generated.
 
-    Whatever kills this leaves a folder that is finished.
+    If this is killed, the folder still holds a finished evaluation.
     """
     folder = out / "trajectories"
-    shutil.rmtree(folder, ignore_errors=True)  # an evaluation that was killed while it tidied up has left it
+    shutil.rmtree(folder, ignore_errors=True)  # may be left by an evaluation killed during its cleanup
     forget_all(out)
     folder.mkdir()
     write_trajectories(part(folder, 0), read_trajectories(out / TRAJECTORIES), run=out)
@@ -48,11 +49,11 @@ def as_drawn(out: Path) -> None:
 
 @contextmanager
 def replacing(out: Path) -> Iterator[dict[str, Path]]:
-    """Where to write each of `NEW`; once all are written, they take their places.
+    """Where to write each of `NEW`; once all are written, they are moved into place.
 
-    What fails before that leaves the results of before as they were.
+    A failure before that leaves the earlier results unchanged.
     """
-    # In the same folder: rows name the pictures that they share by paths from there.
+    # In the same folder, as rows refer to shared pictures by relative paths.
     beside = {name: out / f"{name}.new" for name in NEW}
     try:
         yield beside
@@ -65,7 +66,7 @@ def replacing(out: Path) -> Iterator[dict[str, Path]]:
 
 
 def _withdraw(out: Path) -> None:
-    """Remove the results of before, and what speaks of them: the files that they are about change now."""
+    """Remove the earlier results and the audit based on them, as their files are about to change."""
     if not (out / RESULTS).exists():
         return
     (out / RESULTS).unlink()

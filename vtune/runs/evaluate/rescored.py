@@ -30,25 +30,25 @@ PARSER = (
     *("protocol", "scorer", "answer_in", "answer_default", "reply_space", "choices.letter_rule"),
     "reward.iou",
 )
-"""Keys of a suite by which replies are read and scores combined."""
+"""Keys of a suite that decide how replies are read and scores combined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How another parser or judge reads the replies."""
+    """The effect of reading the replies with another parser or judge."""
 
     score: float | None = None
     points: float | None = None
-    """The score as it was before this reading, minus the score by it."""
+    """The score before this reading, minus the score with it."""
     items: int | None = None
-    """Questions with a reply whose grade changed."""
+    """Number of questions with a reply whose grade changed."""
     why: str = ""
     """Why there is no score."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """What the readings so far have found."""
+    """The results of the readings so far."""
 
     score: float | None
     grades: Mapping[Key, float | None]
@@ -56,7 +56,7 @@ class _Known:
 
 
 def parser_keys(ours: EvalSuite, theirs: EvalSuite) -> list[str]:
-    """Keys by which two suites read replies differently; `protocol` where its rule reads differently."""
+    """Keys in which two suites read replies differently, with `protocol` only if its rules differ."""
     mine, other = rule_of(ours), rule_of(theirs)
     parts = ("grade", "reads", "by", "prepared", "reply_space")
     same = all(getattr(mine, part) == getattr(other, part) for part in parts)
@@ -71,14 +71,14 @@ def parser_keys(ours: EvalSuite, theirs: EvalSuite) -> list[str]:
 def judging(
     suite: EvalSuite, samples: Iterable[Sample], results: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Which models decide what an answer is worth: null if none is asked.
+    """Which models grade answers; None if none is asked.
 
-    Where a model is, its key and its price are left out: they change no grade.
+    A model's URL, key and price are left out, as they change no grade.
 
     Args:
-        suite: Asked.
+        suite: The suite.
         samples: Its questions.
-        results: Of the evaluation; they name the prompts that were asked then.
+        results: Results of the evaluation, which name the prompts used then.
     """
     rule, grader, verifiers = rule_of(suite), None, None
     if rule.asks_model and suite.grader is not None:
@@ -98,15 +98,15 @@ def _model(endpoint: Any) -> dict[str, Any]:
 def readings(
     ours: Finished, theirs: EvalSuite, causes: Sequence[Reread], kept: Sequence[Path]
 ) -> dict[Reread, Reading]:
-    """What the replies of an evaluation are worth by the parser and the judge of another.
+    """The scores of an evaluation's replies by another's parser and judge.
 
-    One after the other: with their parser and our judge, then with both of theirs. Where the first cannot be
-    done, what the second finds is of both.
+    First with their parser and our judge, then with their parser and judge. If the first is impossible, the
+    result of the second is for both changes.
 
     Args:
         ours: The evaluation whose replies are read.
         theirs: The other's suite.
-        causes: In which of the two they differ, the parser first.
+        causes: Which of the two differ, the parser first.
         kept: Folders of evaluations whose judges' replies may be used; no model is asked.
     """
     stored = {
@@ -117,7 +117,7 @@ def readings(
         suite = read_by(ours.suite, theirs, causes[:number])
         try:
             score, grades = _again(ours, suite, kept)
-        except (DataError, RecipeError, RunFailed) as error:  # said in the result; the rest goes on
+        except (DataError, RecipeError, RunFailed) as error:  # reported in the result; the others continue
             known.readings[cause] = Reading(why=error.what)
             continue
         changed = {key[0] for key, value in known.grades.items() if grades.get(key) != value}
@@ -133,7 +133,7 @@ def readings(
 
 
 def read_by(ours: EvalSuite, theirs: EvalSuite, causes: Sequence[Reread]) -> EvalSuite:
-    """Our suite with the parser, the judge or both of another; order of options and all else stay."""
+    """Our suite with another's parser, judge or both; the order of options and everything else stay."""
     changes: dict[str, Any] = {}
     reward: dict[str, Any] = {}
     if "parser" in causes:
@@ -144,7 +144,7 @@ def read_by(ours: EvalSuite, theirs: EvalSuite, causes: Sequence[Reread]) -> Eva
             changes["choices"] = theirs.choices.model_copy(update={"order": ours.choices.order})
     if "judge" in causes:
         changes["grader"] = theirs.grader
-        changes["protocol"] = theirs.protocol  # says what the model is asked
+        changes["protocol"] = theirs.protocol  # decides what the model is asked
         reward["judge"] = theirs.reward.judge
     return ours.model_copy(update=changes | {"reward": ours.reward.model_copy(update=reward)})
 
@@ -152,7 +152,7 @@ def read_by(ours: EvalSuite, theirs: EvalSuite, causes: Sequence[Reread]) -> Eva
 def _again(
     ours: Finished, suite: EvalSuite, kept: Sequence[Path]
 ) -> tuple[float | None, dict[Key, float | None]]:
-    """The score of stored replies by a suite, and their grades, without asking anybody."""
+    """The score of stored replies by a suite, and their grades, without asking any model."""
     rule, iou = rule_of(suite), thresholds_of(suite.reward)
     check_grader(rule, suite.grader, suite.protocol)
     samples = {}
@@ -172,7 +172,7 @@ def _again(
 
 
 def _silent(model: E | None) -> E | None:
-    """A model of which only kept replies are used: its budget is too small for any question."""
+    """A model of which only stored replies are used: its budget is too small for any question."""
     if model is None:
         return None
     changes = {"budget": Budget(tokens=1), "api_key_env": None, "batch": False}

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 NOTES = Path(".cache/huggingface/download")
-"""In the folder of a download: a file `NAME.metadata` for each file, whose first line is the commit."""
+"""Folder in a download, with a file `NAME.metadata` for each file, whose first line is the commit."""
 
 
 def is_note(file: Path, folder: Path) -> bool:
-    """Whether a file below a folder is one that a download leaves for itself: no data, and dated."""
+    """Whether a file in a folder is a download's own record, which is not data and contains a date."""
     return file.relative_to(folder).parts[:2] == NOTES.parts[:2]
 
 
 def revisions(data: Iterable[str]) -> dict[str, list[str]]:
-    """Path -> commits of its files, of the data that were downloaded so; more than one where they differ."""
+    """Path -> commits of its files, for downloaded data; several if they differ."""
     found = {name: sorted(set(_commits(Path(name)))) for name in data}
     return {name: commits for name, commits in found.items() if commits}
 
@@ -31,7 +31,7 @@ def _commits(path: Path) -> Iterator[str]:
 
 
 def _first_line(path: Path) -> str | None:
-    """The commit that a note has; None where there is no note, or another hand has written it."""
+    """The commit in a record; None if there is no record, or it was not written by a download."""
     try:
         with path.open(encoding="ascii") as lines:
             line = lines.readline(64).strip()

@@ -1,7 +1,7 @@
 """Rollouts of an unfinished portion, each in its own file as soon as it has ended.
 
-A portion is written when all of it has been drawn and scored. What ended before an interruption, or before
-its judge failed, is taken from here: it is not drawn again.
+A portion is written once all of it is generated and scored. Rollouts that ended before an interruption, or
+before their judge failed, are read from here and not generated again.
 """
 
 import shutil
@@ -15,7 +15,7 @@ from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.trajectory import Trajectory
 
 ENDED = "ended"
-"""Folder of an unfinished evaluation."""
+"""Subfolder in an unfinished evaluation's folder."""
 
 
 def _place(out: Path, question: int, rollout: int) -> Path:
@@ -23,10 +23,10 @@ def _place(out: Path, question: int, rollout: int) -> Path:
 
 
 def keep(out: Path, trajectory: Trajectory) -> None:
-    """Keep a rollout that has ended, unless it failed: then it is generated again.
+    """Store a rollout that has ended, unless it failed: then it is generated again.
 
     Args:
-        out: Folder of the evaluation.
+        out: The evaluation's folder.
         trajectory: Its `group` is the number of its question.
     """
     if trajectory.stop_reason != "error":
@@ -35,12 +35,12 @@ def keep(out: Path, trajectory: Trajectory) -> None:
 
 
 def kept(out: Path) -> int:
-    """How many rollouts of unfinished portions have ended."""
+    """Number of ended rollouts in unfinished portions."""
     return sum(1 for _ in (out / ENDED).glob("[0-9]*.parquet"))
 
 
 def restored(out: Path, job: Job) -> Trajectory | None:
-    """The rollout of a job, if it has ended before; it shares the job's pictures, which memory holds once.
+    """The rollout of a job, if it has ended before; it shares the job's pictures to save memory.
 
     Raises:
         DataError: If its file is damaged.
@@ -73,15 +73,15 @@ def forget_all(out: Path) -> None:
 
 
 def reopen_unscored(out: Path, folder: Path, *, rollouts: int) -> None:
-    """Reopen the portions that hold a trajectory without a score.
+    """Reopen the portions that contain a trajectory without a score.
 
-    What failed while it was drawn is drawn again; what was drawn and not scored is only scored again, and
-    what has a score keeps it. A portion that only waits for an official scorer stays.
+    Failed rollouts are generated again; unscored ones are only scored again, and scores are kept. A portion
+    that only waits for an official scorer stays closed.
 
     Args:
-        out: Folder of the evaluation.
-        folder: Of its portions.
-        rollouts: Of each question.
+        out: The evaluation's folder.
+        folder: Folder of its portions.
+        rollouts: Rollouts per question.
     """
     counts = drawn(folder, rollouts=rollouts)
     for path, (first, count) in zip(parts(folder), counts.items(), strict=True):
@@ -90,10 +90,10 @@ def reopen_unscored(out: Path, folder: Path, *, rollouts: int) -> None:
                 keep(out, trajectory)
             path.unlink()
         else:
-            # It was written, and what it was made of perhaps not yet removed.
+            # It was written, but its rollout files may not have been removed yet.
             forget(out, range(first, first + count), rollouts=rollouts)
 
 
 def lacks_score(trajectory: Trajectory) -> bool:
-    """Whether it has no score, and does not wait for an official scorer."""
+    """Whether it has no score and does not wait for an official scorer."""
     return is_unscored(trajectory) and not waits(trajectory)

@@ -1,7 +1,8 @@
 """`vtune scores export|import`: replies to a benchmark's official scorer, and its scores back.
 
-What no few lines can score stays unscored until the benchmark's own script has scored it, with its own
-dependencies in an environment of its own. The files are those that the script reads and writes.
+Replies that take more than a few lines to score stay unscored until the benchmark's own script has scored
+them, in a separate environment with its own dependencies. The files are those that the script reads and
+writes.
 """
 
 import asyncio
@@ -44,26 +45,26 @@ from vtune.verifiers import scored_elsewhere
 from vtune.verifiers.verifier import given_answer
 
 NEAR = 0.005
-"""Our scores and the official scorer's that differ by more are counted; ours, half a point."""
+"""Our scores that differ from the official scorer's by more than this are counted; ours, half a point."""
 NAMED = 5
-"""How many questions an error names."""
+"""Maximum number of questions that an error names."""
 
 
 def _stored(found: Finished) -> Iterator[tuple[Trajectory, Sample]]:
-    """The trajectories with what was asked."""
+    """The trajectories with their questions."""
     for trajectory in found.trajectories():
         yield trajectory, as_shown(found.samples[trajectory.sample_id], trajectory)
 
 
 def export_replies(folder: Path, out: Path) -> dict[str, Any]:
-    """Write the file that the official scorer of a benchmark reads.
+    """Write the file that a benchmark's official scorer reads.
 
     Args:
-        folder: That `vtune eval` has written; its data are where they were.
+        folder: Written by `vtune eval`; its data must not have been moved.
         out: The file.
 
     Returns:
-        `out`; `replies`, how many it holds; `waiting`, those that have no score yet.
+        `out`; `replies`, their number; `waiting`, the number without a score.
 
     Raises:
         RecipeError: If the benchmark has no official scorer here, or a question has several replies.
@@ -80,7 +81,7 @@ def export_replies(folder: Path, out: Path) -> dict[str, Any]:
     waiting = 0
     for trajectory, sample in _stored(found):
         if trajectory.stop_reason == "error":
-            continue  # our failure: the scorer would take it for a wrong answer
+            continue  # our failure: the scorer would count it as a wrong answer
         replies.append((sample, given_answer(trajectory.reply, sample) or ""))
         waiting += trajectory.reward is None or trajectory.reward.accuracy is None
     rows = scorer.write(replies)
@@ -91,24 +92,25 @@ def export_replies(folder: Path, out: Path) -> dict[str, Any]:
 def import_scores(folder: Path, file: Path) -> dict[str, Any]:
     """Import the official scorer's scores into a finished evaluation, joined by question.
 
-    Questions that wait get its score; those that vtune has scored keep theirs, and are compared.
-    `results.json`, `items.jsonl` and `trajectories.parquet` are rewritten; doing it again changes nothing.
-    What `vtune faithfulness` has kept in the folder is of the scores before, and is removed.
+    Waiting questions get its score; those that vtune scored keep theirs, and the two are compared.
+    `results.json`, `items.jsonl` and `trajectories.parquet` are rewritten; repeating the import changes
+    nothing. An audit that `vtune faithfulness` stored in the folder refers to the earlier scores and is
+    removed.
 
     Args:
-        folder: That `vtune eval` has written, and `export_replies` has read.
-        file: That the scorer has written.
+        folder: Written by `vtune eval`, and exported with `export_replies`.
+        file: Written by the scorer.
 
     Returns:
         `score`; `official`: `file` with its `sha256`; `taken`, how many replies got its score; `left_out`,
-        how many it leaves out of its means, which are unscored; `compared`, how many have one of both;
-        `differ`, ids of those that differ by more than `NEAR`; `not_exported`, ids in the file that this
-        evaluation has no reply to: they are in no number.
+        how many it excludes from its means, which are unscored; `compared`, how many have both scores;
+        `differ`, ids of those that differ by more than `NEAR`; `not_exported`, ids in the file without a
+        reply in this evaluation, which count nowhere.
 
     Raises:
         RecipeError: As `export_replies`.
-        DataError: As `export_replies`, or if the file is not the scorer's, has other replies than the
-            evaluation, two scores of one question, or none of one that waits.
+        DataError: As `export_replies`, or if the file is not the scorer's, its replies differ from the
+            evaluation's, or it has two scores for one question or none for a waiting one.
         RunFailed: If a model that judges calls gives no reply; nothing is written.
     """
     found, scorer = _finished(folder)
@@ -133,7 +135,7 @@ def import_scores(folder: Path, file: Path) -> dict[str, Any]:
 
 
 def _check_replies(found: Finished, scorer: OfficialScorer, replies: Mapping[str, Any], file: Path) -> None:
-    """Check that what was scored is what this evaluation has exported, as far as the file says."""
+    """Check that the scored replies are those that this evaluation exported, as far as the file tells."""
     other = []
     for trajectory, sample in _stored(found):
         scored = replies.get(scorer.name(sample))
@@ -151,7 +153,7 @@ def _check_replies(found: Finished, scorer: OfficialScorer, replies: Mapping[str
 def _joined(
     found: Finished, scorer: OfficialScorer, scores: Mapping[str, float | None]
 ) -> Iterator[tuple[Trajectory, Sample]]:
-    """The trajectories, one at a time, those that wait with their scores."""
+    """The trajectories, one at a time; waiting ones get their scores."""
     for trajectory, sample in _stored(found):
         if scored_elsewhere(sample) and trajectory.stop_reason != "error":
             trajectory = _with_score(trajectory, scores[scorer.name(sample)], sample, found.suite)
@@ -159,9 +161,9 @@ def _joined(
 
 
 def _with_score(trajectory: Trajectory, score: float | None, sample: Sample, suite: EvalSuite) -> Trajectory:
-    """A reply with the official scorer's score; one without an answer stays unreadable, and wrong.
+    """A reply with the official scorer's score; a reply without an answer stays unreadable and wrong.
 
-    What the scorer leaves out is unscored, whatever the reply.
+    Whatever the scorer leaves out is unscored.
     """
     reward = trajectory.reward
     if reward is not None and score is None:
@@ -175,7 +177,7 @@ def _with_score(trajectory: Trajectory, score: float | None, sample: Sample, sui
 def _rewritten(
     found: Finished, scorer: OfficialScorer, scores: Mapping[str, float | None], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write what the scores change; `results.json` comes last."""
+    """Write everything that the scores change; `results.json` comes last."""
     marks, fallbacks, small, differ = [], [], [], []
     taken = left_out = compared = 0
     for trajectory, sample in _joined(found, scorer, scores):
@@ -215,17 +217,17 @@ def _rewritten(
 async def _audited(
     found: Finished, scorer: OfficialScorer, scores: Mapping[str, float | None]
 ) -> list[AuditRow]:
-    """What calls showed, with the new scores of the answers; a model's verdicts are those that were kept."""
+    """The audit of calls, with the new scores of the answers; a model's verdicts come from stored replies."""
     async with Scorer(found.suite.reward, judge_cache=found.folder / CACHE) as scoring:
         joined = (trajectory for trajectory, _ in _joined(found, scorer, scores))
         return await audited(joined, found.samples, scoring.judges)
 
 
 def _finished(folder: Path) -> tuple[Finished, OfficialScorer]:
-    """A finished evaluation, and the official scorer of its benchmark."""
+    """A finished evaluation and its benchmark's official scorer."""
     read_results(folder)
     suite = load_recipe(folder / "suite.yaml", EvalSuite)
-    # Questions that were imported are in our own format; their kind is called as the format that they had.
+    # Imported questions are in our own format; their `kind` is the name of their original format.
     for name in (suite.format, suite.kind):
         if name is not None and name in FORMATS and (scorer := FORMATS[name].official) is not None:
             return read_finished(folder), scorer
@@ -237,7 +239,7 @@ def _finished(folder: Path) -> tuple[Finished, OfficialScorer]:
 
 
 def _read(scorer: OfficialScorer, file: Path) -> tuple[Mapping[str, float | None], Mapping[str, Any]]:
-    """Id of a question -> its score, None where the scorer leaves it out, and the reply that has it."""
+    """Question id -> its score (None if left out by the scorer), and question id -> the scored reply."""
     content = read_json(file)
     try:
         scores, replies = scorer.read(content), scorer.replies(content)

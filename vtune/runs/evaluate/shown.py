@@ -9,7 +9,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 AROUND = 60
-"""Characters of an example on each side of the first difference; ours."""
+"""Characters of an example shown on each side of the first difference; ours."""
 
 Turn = tuple[str, str]
 """(role, text)."""
@@ -17,7 +17,7 @@ Turn = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a policy was shown of one question before it wrote."""
+    """What a policy was shown for a question before it wrote anything."""
 
     prompt: tuple[Turn, ...]
     sizes: tuple[tuple[int, int] | None, ...]
@@ -29,17 +29,17 @@ class Differences:
     """Ids of the questions that were shown differently."""
 
     prompt: tuple[str, ...]
-    """In their text, the order of options apart."""
+    """Those whose text differs, apart from the order of options."""
     order: tuple[str, ...]
     pixels: tuple[str, ...]
     sizes_known: bool
-    """Whether both evaluations have kept all sizes."""
+    """Whether both evaluations stored all sizes."""
     example: Mapping[str, str] | None
-    """`id` of the first question of `prompt`, and both texts (`ours`, `theirs`) around what differs."""
+    """`id` of the first question in `prompt`, and both texts (`ours`, `theirs`) around the difference."""
 
 
 def asked_of(trajectories: Iterable[Trajectory]) -> dict[str, Asked]:
-    """Id of a question -> what was shown of it; all rollouts are shown the same."""
+    """Question id -> what was shown for it; all rollouts are shown the same."""
     found: dict[str, Asked] = {}
     for trajectory in trajectories:
         if trajectory.sample_id in found or not trajectory.messages:
@@ -60,15 +60,15 @@ def differences(
     samples: Mapping[str, Sample],
     suites: tuple[EvalSuite, EvalSuite],
 ) -> Differences:
-    """Compare what was shown in one evaluation with what was shown in another.
+    """Compare what was shown in two evaluations.
 
-    The order of options changes a prompt, too. So where it differs, their question is put once more in our
-    order, and takes the place of itself in what they have asked.
+    The order of options changes a prompt, too. So if it differs, their question is rebuilt with our order and
+    replaces the original in their prompt.
 
     Args:
         ours: Id -> what was shown.
-        theirs: The same of the other.
-        samples: Id -> our question as it was asked.
+        theirs: The same for the other evaluation.
+        samples: Id -> our question as asked.
         suites: Ours and theirs, on the same data.
     """
     mine, other = suites
@@ -92,7 +92,7 @@ def differences(
 
 
 def _turned(ours: EvalSuite, theirs: EvalSuite) -> dict[str, Sample]:
-    """Their questions in our order of options."""
+    """Their questions with our order of options."""
     if ours.choices is None or theirs.choices is None:
         return {sample.id: sample for sample in read_records(theirs)}
     choices = theirs.choices.model_copy(update={"order": ours.choices.order})
@@ -100,7 +100,7 @@ def _turned(ours: EvalSuite, theirs: EvalSuite) -> dict[str, Sample]:
 
 
 def _with(asked: Asked, before: Sample, after: Sample) -> tuple[Turn, ...]:
-    """What was asked, with a question put in another way in the place of itself."""
+    """The turns that were shown, with the question replaced by a version of it."""
     old, new = before.prompt[-1].content, after.prompt[-1].content
     return tuple((role, text.replace(old, new) if role == "user" else text) for role, text in asked.prompt)
 

@@ -1,8 +1,8 @@
 """A complete suite: what is asked, how it is scored, and the agent that answers.
 
-The file of a suite is small. It names an agent (`recipes/agents`, or a file of the user's own) and a
-protocol; reading it fills in the settings of both. What an evaluation writes as `suite.yaml` has all of
-them, and says by itself how the evaluation is done again.
+A suite's file is small. It names an agent (`recipes/agents`, or the user's file) and a protocol; reading it
+fills in the settings of both. The `suite.yaml` that an evaluation writes has all of them and suffices to
+repeat the evaluation.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ from vtune.tools import ToolName
 from vtune.tools.hosts import BlockedHost
 
 AGENTS = "recipes.agents"
-"""The package in which agents ship."""
+"""The package that contains the agents."""
 
 
 class AgentRecipe(Strict):
@@ -43,13 +43,13 @@ class AgentRecipe(Strict):
     uses: Uses = ()
     """Files with the user's own parts."""
     offers: tuple[ToolName, ...] | None
-    """Tools that every question offers, in the prompt that `rollout` names (see `vtune.data.offer`); null:
-    those that the data name, which published benchmarks do not."""
+    """Tools that every question offers, in the prompt set by `rollout` (see `vtune.data.offer`); null: those
+    named in the data, which published benchmarks do not do."""
     answer_in: AnswerIn | None
-    """Where its answer is; null: as the samples say."""
+    """Where the answer is; null: as the samples say."""
     images: PixelBudget
     call_images: Literal["shown", "black"]
-    """`black`: what tools return is blackened before the policy sees it, to prove that it is used."""
+    """`black`: pictures from tools are blackened before the policy sees them, to prove that they are used."""
     rollout: Rollout
     sandbox: SandboxRecipe
     tools: ToolsRecipe | None = None
@@ -59,7 +59,7 @@ class AgentRecipe(Strict):
     dtype: Dtype
     threads: int = Field(gt=0)
     openai: Served = Served()
-    """How a model behind an endpoint is asked."""
+    """Settings for a model behind an endpoint."""
 
     @model_validator(mode="after")
     def _draws_nothing_again(self) -> Self:
@@ -75,19 +75,20 @@ class Published(Strict):
     """What is known about the data as published."""
 
     name: str | None = None
-    """The shipped suite for this benchmark, by which papers' numbers are found; a copy keeps it as long as it
-    has those data. Null: a benchmark without such numbers, or the user's own."""
+    """The built-in suite for this benchmark, by which papers' numbers are found; a copy keeps it while it
+    uses the same data. Null: a benchmark without such numbers, or a custom one."""
     rows: int | None = Field(default=None, gt=0)
-    """Questions; an evaluation of fewer is refused (`check_complete`). Null: however many there are."""
+    """Number of questions; an evaluation with fewer is rejected (`check_complete`). Null: any number."""
     licence: str | None = None
-    """As stated by the dataset card, or by whoever publishes it; null: see `licence_why`."""
+    """As stated by the dataset card or the publisher; null: see `licence_why`."""
     licence_why: Annotated[str | None, Field(exclude_if=lambda why: why is None)] = None
     """Why `licence` is null."""
     md5: tuple[str, ...] | None = None
     """MD5 of its single file, in hexadecimal, for each accepted version; null accepts any."""
     revision: Annotated[str | None, Field(exclude_if=lambda revision: revision is None)] = None
-    """Commit on the hub, or its first digits; data that `hf download --local-dir` has recorded at another are
-    refused. Null accepts any, and results say which it was. Data without such records have no known revision.
+    """Commit on the hub, or its first digits; data that `hf download --local-dir` recorded at another commit
+    are rejected. Null accepts any, and results say which it was. Data without such records have no known
+    revision.
     """
 
 
@@ -100,10 +101,10 @@ class EvalSuite(Source, AgentRecipe, Judged):
     """Name or path of the agent that the settings were copied from; null in files older than agents."""
     published: Published = Published()
     scorer: ScorerName
-    """The rule that turns right and wrong answers into a score; the protocol's if it has one."""
+    """The rule that turns right and wrong answers into a score; the protocol's rule if it has one."""
     seed: int
     rollouts: int = Field(gt=0)
-    """Per sample; the score is the mean over all."""
+    """Rollouts per sample; the score is the mean over all."""
     offers: tuple[ToolName, ...] | None = None
     answer_in: AnswerIn | None = None
 
@@ -111,11 +112,11 @@ class EvalSuite(Source, AgentRecipe, Judged):
 
     @classmethod
     def completed(cls, values: dict[str, Any], chosen: Collection[str]) -> dict[str, Any]:
-        """The values of a suite's file with those of its agent, and what its protocol says.
+        """The values of a suite's file, completed with those of its agent and protocol.
 
         Raises:
-            RecipeError: If the agent or the protocol is not there, or has no rule for the suite; or the suite
-                says some of its agent's settings itself, and `rollout` among them.
+            RecipeError: If the agent or the protocol does not exist, or has no rule for the suite; or if the
+                suite sets `rollout` but only some of the agent's other settings.
         """
         values = as_today(values)
         whole = "rollout" in values
@@ -129,7 +130,7 @@ class EvalSuite(Source, AgentRecipe, Judged):
 
     @model_validator(mode="after")
     def _says_how_options_are_put(self) -> Self:
-        # Without a kind it is no benchmark of others, and scores cannot be meant to be like theirs.
+        # Without a kind it is not an established benchmark, so its scores need not be comparable.
         if self.kind is not None and "choices" not in self.model_fields_set:
             raise ValueError(
                 f"questions of `kind: {self.kind}` may have options: write `choices: {{order: official}}`, "
@@ -147,7 +148,7 @@ class EvalSuite(Source, AgentRecipe, Judged):
 
 
 def _check_whole(values: Mapping[str, Any]) -> None:
-    """Check that a suite with a `rollout` of its own, as an evaluation writes it, says all of an agent."""
+    """Check that a suite with its own `rollout`, as an evaluation writes it, has all settings of an agent."""
     fields = EvalSuite.model_fields
     missing = [key for key in AgentRecipe.model_fields if fields[key].is_required() and key not in values]
     if missing:
@@ -162,12 +163,12 @@ def _check_whole(values: Mapping[str, Any]) -> None:
 def _with_agent(values: dict[str, Any], *, named: bool) -> dict[str, Any]:
     """A suite with the settings of its agent.
 
-    Samples of our own, and rows of search agents, say which tools they offer, and may say where their answer
-    stands; only an agent that was asked for by name says both for them. Where such samples do not say it, the
-    agent's answer stands where its prompt has it.
+    Our own samples and search agents' rows name the tools they offer, and may say where their answer is; only
+    an agent requested by name overrides both. If such samples do not say where the answer is, the place in
+    the agent's prompt applies.
 
     Args:
-        values: Of the suite. Its own settings of an agent stay where the agent was not asked for by name.
+        values: The suite's values. Its own settings take precedence unless the agent was requested by name.
         named: Whether it was.
     """
     name = values.get("agent")
@@ -189,15 +190,15 @@ def _with_agent(values: dict[str, Any], *, named: bool) -> dict[str, Any]:
 
 
 def _with_protocol(values: dict[str, Any], *, asked: bool) -> dict[str, Any]:
-    """A suite with what its protocol says: how multiple choice is put and read, and the scorer.
+    """A suite with its protocol's settings: how multiple choice is presented and read, and the scorer.
 
     Args:
-        values: Of the suite.
-        asked: Whether the protocol was asked for by name.
+        values: The suite's values.
+        asked: Whether the protocol was requested by name.
     """
     name = values.get("protocol", ours.NAME)
     if name not in PROTOCOLS:
-        return values  # the check of the whole says so
+        return values  # validation reports this
     rule = PROTOCOLS[name].rule(values.get("kind"))
     if rule is None:
         raise wrong_kind(name, values.get("kind"))
@@ -206,7 +207,7 @@ def _with_protocol(values: dict[str, Any], *, asked: bool) -> dict[str, Any]:
         if rule.ask is not None:
             choices = {key: value for key, value in choices.items() if key not in _OF_SUITES}
         else:
-            # A suite that was written under a protocol with words of its own has null for both.
+            # A suite written under a protocol with its own wording has null for both.
             own = {key: value for key, value in choices.items() if not (asked and value is None)}
             choices = dict(_OF_SUITES) | own
         values = values | {"choices": choices}
@@ -216,14 +217,14 @@ def _with_protocol(values: dict[str, Any], *, asked: bool) -> dict[str, Any]:
 
 
 _OF_SUITES = {"template": ours.TEMPLATE, "letter_rule": ours.LETTER_RULE}
-"""What a suite says of multiple choice where its protocol leaves that to it."""
+"""A suite's default settings for multiple choice, if its protocol leaves them to it."""
 
 
 def check_published(suite: EvalSuite) -> None:
-    """Check that data are the published ones, where the suite says their sum or their revision.
+    """Check that data are the published ones, if the suite has their checksum or revision.
 
     Raises:
-        DataError: If they are others, with both.
+        DataError: If they differ; names both.
     """
     _check_revision(suite)
     for path in map(Path, suite.data):
@@ -255,17 +256,17 @@ def _check_revision(suite: EvalSuite) -> None:
 
 
 def check_complete(suite: EvalSuite, found: int) -> None:
-    """Check that data are not just a part of what is published, as an interrupted download leaves them.
+    """Check that data are not only part of what is published, e.g. from an interrupted download.
 
-    Where the sum of the file is known, that says it: the count is then what a paper prints, which may be of
-    more than the file.
+    If the file's checksum is known, it decides: the count is then a paper's, which may cover more than the
+    file.
 
     Args:
-        suite: All of which is to be evaluated.
-        found: Its questions.
+        suite: The suite, all of which is to be evaluated.
+        found: Number of questions found.
 
     Raises:
-        DataError: If there are fewer than its suite says, with both numbers.
+        DataError: If there are fewer than the suite says; names both numbers.
     """
     rows = suite.published.rows
     summed = suite.published.md5 is not None and all(map(Path.is_file, map(Path, suite.data)))

@@ -17,13 +17,13 @@ from vtune.verifiers.answer_instruction import unnamed_place
 def warn_of_unasked(suite: EvalSuite, model: str, *, count: int) -> None:
     """Warn if a model is never told where its answer is looked for, and so would score 0.
 
-    Every prompt style but `plain` tells it. A checkpoint of a run may have learnt it from traces, and a
-    script says what it says.
+    Every prompt style except `plain` says it. A run's checkpoint may have learnt it from traces, and a
+    script's replies are fixed.
 
     Args:
-        suite: Whose first questions are looked at.
-        model: That answers.
-        count: Questions that are asked.
+        suite: The suite whose first questions are checked.
+        model: The model that answers.
+        count: Number of questions to be asked.
     """
     rule = rule_of(suite)
     looks_itself = rule.by == "grade" and rule.reads == "reply"

@@ -18,13 +18,13 @@ class Unfinished:
     """How far an evaluation has got."""
 
     drawn: int
-    """Rollouts generated, including those that have ended in an unfinished portion."""
+    """Rollouts generated, including those that ended in an unfinished portion."""
     total: int | None
-    """Of the whole evaluation; None if an older version started it, which did not record it."""
+    """Rollouts of the whole evaluation; None if started by an older version, which did not record it."""
     running: bool
     """Whether a process is generating the rest right now."""
     failed: int = 0
-    """Of `drawn`, those that failed (e.g. a service did not respond): they are generated again."""
+    """Failed ones among `drawn` (e.g. a service did not respond), which are generated again."""
 
     @property
     def next_step(self) -> str:
@@ -38,7 +38,7 @@ def unfinished(folder: Path) -> Unfinished | None:
     """How far the evaluation in a folder has got; None if it is finished, or if there is none.
 
     Raises:
-        DataError: If a file that it has written cannot be read.
+        DataError: If one of its files cannot be read.
     """
     if not (folder / "suite.yaml").is_file() or any(
         (folder / name).is_file() for name in ("recipe.yaml", "results.json")
@@ -46,7 +46,7 @@ def unfinished(folder: Path) -> Unfinished | None:
         return None
     started = folder / STARTED
     if not started.is_file():
-        # Somebody has put the trajectories of an evaluation into a folder of their own.
+        # The user has put an evaluation's trajectories into a separate folder.
         alone = portions_of(folder) or (folder / "trajectories.parquet").is_file()
         return None if alone else Unfinished(0, None, is_running(folder))
     drawn, failed = kept(folder), 0
@@ -58,7 +58,7 @@ def unfinished(folder: Path) -> Unfinished | None:
     total = read_record(started, fix="the evaluation wrote it; restore it, or start a new one").get(TOTAL)
     if not isinstance(total, int):
         return Unfinished(drawn, None, is_running(folder), failed)
-    # Between the writing of a portion and the removal of what it was made of, both are there.
+    # Between writing a portion and removing its rollout files, both exist.
     return Unfinished(min(drawn, total), total, is_running(folder), failed)
 
 

@@ -8,9 +8,9 @@ from vtune.errors import RunFailed
 from vtune.files.writing import write_atomically
 
 UNJUDGED = "unjudged.jsonl"
-"""In the folder of an evaluation: replies that no model has judged, and why."""
+"""File in an evaluation's folder: replies that no model judged, and why."""
 NAMED = 5
-"""How many of them a message names."""
+"""Maximum number of questions that a message names."""
 
 Key = tuple[str, int]
 """A sample's id, and the number of its rollout."""
@@ -26,17 +26,17 @@ def not_judged(
     what: str = "grade",
     unreadable: bool = False,
 ) -> RunFailed:
-    """The error of an evaluation whose replies were not all judged; `unjudged.jsonl` has all their names.
+    """The error for an evaluation with unjudged replies; lists all of them in `unjudged.jsonl`.
 
     Args:
-        folder: Of the evaluation.
+        folder: The evaluation's folder.
         left: Replies without a verdict, and why.
-        total: Replies that were to be judged.
-        why: Which of the reasons is told.
-        model: The key of the suite that names the model.
+        total: Number of replies that were to be judged.
+        why: The reason to report.
+        model: The suite's key that names the model.
         what: What they lack.
-        unreadable: Whether the model has answered about all of them, and nothing that can be read: it may
-            well say the same again.
+        unreadable: Whether the model replied about all of them, but unreadably, and so may well do the same
+            again.
     """
     path = folder / UNJUDGED
     rows = ({"sample_id": key[0], "rollout": key[1], "why": one} for key, one in sorted(left.items()))
@@ -60,20 +60,20 @@ def not_judged(
 
 
 def _stays(folder: Path) -> str:
-    """What a failure does not change, where a finished evaluation went on."""
+    """A note that the results are unchanged, if a finished evaluation was resumed."""
     file = folder / "results.json"
     return f"; {file} is as it was" if file.is_file() else ""
 
 
 def enough(left: int, total: int) -> float:
-    """The least `reward.max_unscored`, in whole percent, by which so many of all may be left out."""
+    """The smallest `reward.max_unscored`, in whole percent, that allows `left` of `total` to be left out."""
     percent = -(-100 * left // total)
     # 0.29 * 100 is 28.999999999999996, which is less than 29.
     return percent / 100 if left <= percent / 100 * total else (percent + 1) / 100
 
 
 def all_judged(folder: Path) -> None:
-    """Remove the list: what an earlier session listed has been judged."""
+    """Remove the list, as everything listed by an earlier session has been judged."""
     (folder / UNJUDGED).unlink(missing_ok=True)
 
 
@@ -81,10 +81,10 @@ def check_silent(folder: Path, silent: Mapping[Key, str], total: int, *, what: s
     """Stop if the judge of the suite's reward gave no reply.
 
     Args:
-        folder: Of the evaluation.
-        silent: Replies that it was asked about in vain, and why.
-        total: Replies that there will be.
-        what: What it was to give.
+        folder: The evaluation's folder.
+        silent: Replies that it was asked about without an answer, and why.
+        total: Total number of replies.
+        what: What it should have given.
 
     Raises:
         RunFailed: If there is one.

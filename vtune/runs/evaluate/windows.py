@@ -1,7 +1,7 @@
 """A long evaluation in portions: each is generated, scored and written before the next one starts.
 
-What has been written is not drawn again, nor what has ended of the portion that is open
-(`vtune.runs.evaluate.rollout_files`), and no more than one portion is in memory.
+Written portions are not generated again, nor are rollouts of the open portion that have ended
+(`vtune.runs.evaluate.rollout_files`); at most one portion is in memory.
 """
 
 import functools
@@ -18,12 +18,12 @@ from vtune.schema.trajectory import Trajectory
 from vtune.verifiers.verifier import ELSEWHERE
 
 ROLLOUTS = 1024
-"""A portion holds at most this many rollouts (ours: enough that its end, where few run, is short) …"""
+"""A portion holds at most this many rollouts (ours: enough that its tail, where few run, is short) …"""
 BYTES = 256 * 2**20
 """… and is closed once its encoded pictures reach this size (ours)."""
 
 LENGTHS = 4096
-"""Numbers of sampled tokens whose masks trajectories share (ours)."""
+"""Number of distinct token counts whose masks are cached for sharing (ours)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ def windows(questions: Iterable[Question], *, rollouts: int, done: Mapping[int, 
     """The portions that are still to be generated.
 
     Args:
-        questions: All of them, in order.
-        rollouts: Of each question.
-        done: First question -> number of questions of each portion that has been drawn.
+        questions: All questions, in order.
+        rollouts: Rollouts per question.
+        done: First question -> number of questions, for each finished portion.
     """
     held: list[Question] = []
     first = size = skip = 0
@@ -88,10 +88,10 @@ def drawn(folder: Path, *, rollouts: int) -> dict[int, int]:
 
 @contextmanager
 def kept_file(path: Path) -> Iterator[None]:
-    """Reading what an evaluation has kept: a file that a loss of power has left empty is drawn again.
+    """Adds a fix to errors from reading stored files: e.g. a file left empty by a power loss can be removed.
 
     Raises:
-        DataError: As reading does, with what to do here.
+        DataError: As reading does, with the fix for this case.
     """
     try:
         yield
@@ -111,7 +111,7 @@ def is_unscored(trajectory: Trajectory) -> bool:
 
 
 LEFT_OUT = f"{ELSEWHERE}: the official scorer leaves it out"
-"""Why a reply stays unscored that no mean of the benchmark is to count."""
+"""Why a reply stays unscored that the benchmark's means must not include."""
 
 
 def is_left_out(trajectory: Trajectory) -> bool:
@@ -148,7 +148,7 @@ def portions(trajectories: Iterable[Trajectory], *, rows: int, size: int) -> Ite
 def slim(trajectory: Trajectory) -> Trajectory:
     """The trajectory reduced to what metrics need, without pictures and tokens.
 
-    Of the loss mask only its sum is kept: the sampled tokens.
+    Only the sum of the loss mask is kept: the number of sampled tokens.
     """
     return replace(
         trajectory,
@@ -163,5 +163,5 @@ def slim(trajectory: Trajectory) -> Trajectory:
 
 @functools.lru_cache(maxsize=LENGTHS)
 def _all_sampled(count: int) -> tuple[bool, ...]:
-    """The mask of sampled tokens alone: of hundreds of thousands of trajectories many have the same."""
+    """A mask of sampled tokens only, cached because many trajectories share it."""
     return (True,) * count

@@ -1,7 +1,7 @@
 """Inspect's log: one `.eval` file, which `inspect view` shows and `read_eval_log` reads.
 
-It is a zip with a JSON document per rollout, so that one of them is in memory at a time; `inspect log
-convert` makes the `.json` of it. No package of inspect is needed.
+It is a zip with one JSON document per rollout, so that only one is in memory at a time; `inspect log convert`
+turns it into `.json`. Inspect itself need not be installed.
 
 Source: inspect_ai 0.3.285, `inspect_ai/log/_log.py` and `log/_recorders/eval.py` (format version 2).
 """
@@ -29,17 +29,17 @@ from vtune.view.turns import calls_by_turn
 
 VERSION = 2
 _STOPPED: dict[StopReason, str] = {"answer": "stop", "length": "max_tokens", "context": "model_length"}
-"""Why a conversation ended, in inspect's words; `unknown` for others."""
+"""Why a conversation ended, in inspect's terms; `unknown` for other reasons."""
 _LARGE = 100_000
-"""Characters of an open answer or a reason that are kept in the summary's line; ours."""
+"""Maximum number of characters of an open answer or a reason in the summary line; ours."""
 
 
 def export(finished: Finished, out: Path) -> dict[str, Any]:
-    """Write the log; every rollout is an epoch of its question, and one that failed has an `error`.
+    """Write the log; every rollout is an epoch of its question, and a failed one has an `error`.
 
-    Tool calls are those of inspect (`tool_calls`, and a turn of the role `tool` with what the policy was
-    shown) where the record tells which turn made them; in any case they are in `metadata.calls`. Pictures
-    are in the messages, as data URLs.
+    Tool calls have inspect's form (`tool_calls`, and a turn of the role `tool` with what the policy was
+    shown) if it is recorded which turn made them; all of them are in `metadata.calls`. Pictures are in the
+    messages, as data URLs.
     """
     pictures = Pictures(finished, out)
     numbers = {name: number for number, name in enumerate(finished.samples)}
@@ -144,7 +144,7 @@ def _sample(finished: Finished, row: Row, pictures: Pictures) -> dict[str, Any]:
 
 
 def _summary(sample: dict[str, Any]) -> dict[str, Any]:
-    """The line of a rollout in the list of the viewer: without pictures and turns."""
+    """A rollout's line in the viewer's list, without pictures and turns."""
     asked = sample["input"]
     if not isinstance(asked, str):
         parts = asked[-1]["content"]
@@ -189,7 +189,7 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def _messages(trajectory: Trajectory, pictures: Pictures) -> Iterator[dict[str, Any]]:
-    """The turns, those of tools as inspect has them."""
+    """The turns, with tool turns in inspect's form."""
     made = calls_by_turn(trajectory, guess=False)
     answered: Sequence[int] = ()
     written = False
@@ -203,7 +203,7 @@ def _messages(trajectory: Trajectory, pictures: Pictures) -> Iterator[dict[str, 
         content = _content(turn, trajectory, pictures)
         if turn.role == "user" and answered:
             for place, index in enumerate(answered):
-                # The turn answers all of them; the first holds it, word for word.
+                # The turn answers all of the calls; the first gets its text verbatim.
                 yield _tool_turn(index, trajectory.calls[index], content if place == 0 else "")
             answered = ()
         else:
@@ -229,7 +229,7 @@ def _tool_turn(number: int, call: Call, content: Any) -> dict[str, Any]:
 
 
 def _content(turn: Message, trajectory: Trajectory, pictures: Pictures) -> str | list[dict[str, Any]]:
-    """The text of a turn, its pictures where their marks stand."""
+    """The text of a turn, with its pictures at their marks."""
     if not turn.images:
         return turn.content
     parts: list[dict[str, Any]] = []

@@ -33,15 +33,15 @@ NAMES = {
     "MMMU_Pro_V": "mmmu_pro_vision",
     "CountBenchQA": "countbench",
 }
-"""Stem of the data -> its task; all others are called as their file."""
+"""Stem of the data -> its task; other tasks are named like their file."""
 
 
 def export(finished: Finished, out: Path) -> dict[str, Any]:
     """Write both files into a folder of the model, as upstream does.
 
-    `filtered_resps` is what the task's `process_results` is handed; `resps` is all that the policy wrote,
-    and is left out where it is the same. `doc` is kept, which upstream leaves out: numbers of questions
-    (`doc_id`) are of our data, whose order may be another. `trajectory` has the conversation.
+    `filtered_resps` is what the task's `process_results` receives; `resps` is all that the policy wrote, and
+    is left out if it is the same. Unlike upstream, `doc` is kept: question numbers (`doc_id`) refer to our
+    data, whose order may differ. `trajectory` has the conversation.
     """
     folder = out / model_of(finished)
     date, task = ended(finished).strftime("%Y%m%d_%H%M%S"), task_of(finished, NAMES)

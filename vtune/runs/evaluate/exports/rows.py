@@ -25,32 +25,32 @@ _MAGIC = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A rollout."""
+    """A rollout with its question and prediction."""
 
     number: int
     """Position of its question in the data, from 0."""
     sample: Sample
-    """As it was asked, without its pictures."""
+    """The question as asked, without its pictures."""
     trajectory: Trajectory
     question: str
-    """As in the data, without options and request."""
+    """The question as in the data, without options and instructions."""
     prediction: str
-    """What the harness' parser is handed; empty where the policy gave no answer."""
+    """What the harness's parser receives; empty if the policy gave no answer."""
 
     @property
     def score(self) -> float | None:
-        """Of the evaluation, by its protocol; None: unscored."""
+        """The evaluation's score by its protocol; None: unscored."""
         reward = self.trajectory.reward
         return None if reward is None else reward.accuracy
 
 
 def rows(finished: Finished, harness: str) -> Iterator[Row]:
-    """The rollouts that have a reply, in the order of the questions.
+    """The rollouts with a reply, in the order of the questions.
 
     Args:
         finished: The evaluation.
-        harness: The protocol whose parser reads the predictions; it says whether it is handed the answer or
-            all that the policy wrote. The answer, where it has no rule for the suite.
+        harness: The protocol whose parser reads the predictions; it decides if the parser receives the answer
+            or all that the policy wrote. Without a rule for the suite: the answer.
     """
     rule = PROTOCOLS[harness].rule(finished.suite.kind)
     reads: Reads = "answer" if rule is None else rule.reads
@@ -78,14 +78,14 @@ def task_of(finished: Finished, names: dict[str, str]) -> str:
 
     Args:
         finished: The evaluation.
-        names: File or folder of the data, without its suffix -> the harness' name; others keep their own.
+        names: File or folder of the data, without its suffix -> the harness's name; others keep their own.
     """
     stem = Path(finished.suite.data[0]).stem
     return names.get(stem, stem)
 
 
 def model_of(finished: Finished) -> str:
-    """The name of the model, as part of a file's name."""
+    """The model's name, made safe for file names."""
     return re.sub(r"[^\w.-]+", "-", str(finished.results["model"])).strip("-.") or "model"
 
 
@@ -96,7 +96,7 @@ def ended(finished: Finished) -> datetime:
 
 @dataclass(slots=True)
 class Pictures:
-    """The pictures of an export, each in its own file, named by its content."""
+    """The pictures of an export, each in its own file named by its content."""
 
     finished: Finished
     out: Path
@@ -107,7 +107,7 @@ class Pictures:
         return load_picture(picture, (self.finished.folder / TRAJECTORIES).parent)
 
     def names(self, pictures: Sequence[Picture]) -> list[str]:
-        """Write pictures that are not there yet; returns their paths in the export."""
+        """Write pictures that do not exist yet; return their paths in the export."""
         found = []
         for picture in pictures:
             data = self.encoded(picture)

@@ -13,7 +13,7 @@ from vtune.schema.trajectory import Trajectory
 def export(finished: Finished, out: Path) -> dict[str, Any]:
     """Write `replies.jsonl`, one line per rollout, for `--model scripted:OUT/replies.jsonl`.
 
-    One that failed has the turns that it came to, or none: there its conversation ends again, unscored.
+    A failed rollout has the turns it got to, or none: its conversation ends there again, unscored.
     """
     count = 0
     with atomic_file(out / "replies.jsonl") as partial, partial.open("w", encoding="utf-8") as stream:
@@ -28,7 +28,7 @@ def export(finished: Finished, out: Path) -> dict[str, Any]:
 
 
 def _cut(trajectory: Trajectory) -> Cut | None:
-    """Whether its last turn was cut, or what came back of it had no room: a script counts no tokens."""
+    """Whether its last turn was cut off, or a call's result had no room: scripts do not count tokens."""
     if trajectory.stop_reason == "context" and any(call.unseen for call in trajectory.calls):
         return "context"
     return "turn" if trajectory.stop_reason in ("context", "length") else None

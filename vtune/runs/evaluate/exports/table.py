@@ -19,19 +19,18 @@ EXPORTS: Mapping[str, Callable[[Finished, Path], dict[str, Any]]] = MappingProxy
         "scripted": scripted.export,
     }
 )
-"""Name -> (evaluation, new folder) -> what was written."""
+"""Name -> function (evaluation, new folder) -> what was written."""
 
 
 def run_export_evaluation(folder: Path, out: Path, name: str) -> dict[str, Any]:
     """Write a finished evaluation in another harness's format; `out` is complete or does not exist.
 
-    A rollout that failed is our failure and has no reply: it is left out where the format has no place for
-    it, and counted.
+    A failed rollout has no reply: it is left out if the format has no place for it, and counted.
 
     Args:
-        folder: That `vtune eval` has written; its data are where they were.
+        folder: Written by `vtune eval`; its data must not have been moved.
         out: The new folder.
-        name: Of the format.
+        name: The format.
 
     Returns:
         `format`, `out`, `files` (their names), `rows`, `left_out` and `pictures`.

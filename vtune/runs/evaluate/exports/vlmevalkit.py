@@ -29,30 +29,29 @@ NAMES = {
     "MathVerse": "MathVerse_MINI",
     "MathVision": "MathVision",
 }
-"""Stem of the data -> its name; all others are called as their file."""
+"""Stem of the data -> its name; other names are those of their files."""
 CELL = 32767
 """Characters that an xlsx cell can hold."""
 _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_x[0-9A-Fa-f]{4}_")
-"""What an xlsx cell cannot hold, or would be read back differently."""
+"""Characters that an xlsx cell cannot hold, or that would be read back differently."""
 _MISSING = frozenset(
     ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A")
 ) | {"NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
-"""What pandas reads as a missing value."""
+"""Texts that pandas reads as missing values."""
 _KEPT = ("category", "l2-category", "cycle_category", "hint", "task")
 
 
 def export(finished: Finished, out: Path) -> dict[str, Any]:
-    """Write one file per rollout of each question; if there are several, the model is called `{model}_r0` and
-    so on.
+    """Write one file per rollout number; if there are several, the models are called `{model}_r0` and so on.
 
-    A prediction that pandas would take for a missing value (nothing, `None`, `NA` …) gets a space behind it:
-    some scorers stop at missing ones. `extra_records` holds the conversation as JSON, or the name of a file
-    with it where a cell does not hold it. Where a prediction itself does not fit into a cell of xlsx, the
-    file is a TSV, which VLMEvalKit reads as well.
+    A prediction that pandas would take for a missing value (nothing, `None`, `NA` …) gets a trailing space,
+    as some scorers stop at missing values. `extra_records` holds the conversation as JSON, or the name of a
+    file with it if it does not fit into a cell. If a prediction itself does not fit into an xlsx cell, the
+    file is a TSV, which VLMEvalKit also reads.
 
     Raises:
-        RecipeError: If the suite shuffled the options: the scorer knows the published order alone; or if the
-            questions have columns in VLMEvalKit's file that these data do not have.
+        RecipeError: If the suite shuffled the options, as the scorer only knows the published order; or if
+            VLMEvalKit's file has columns for these questions that the data lack.
         MissingExtra: If openpyxl is not installed.
     """
     choices = finished.suite.choices
@@ -83,14 +82,14 @@ def export(finished: Finished, out: Path) -> dict[str, Any]:
 
 
 def _published(finished: Finished) -> dict[str, Mapping[str, str]]:
-    """Id of a question -> the columns of its row, where the data are a TSV: an id ends with the index.
+    """Question id -> the columns of its row, if the data are a TSV; ids end with the index.
 
     Raises:
-        RecipeError: If the data are something else, and VLMEvalKit's file has columns that they do not have.
+        RecipeError: If the data are something else, and VLMEvalKit's file has columns that they lack.
     """
     found: dict[str, Mapping[str, str]] = {}
     tables = [path for path in map(Path, finished.suite.data) if path.suffix == ".tsv"]
-    # Of several files with the same indices, an id says which one it is of.
+    # With several files that share indices, the id says which file a question is from.
     by_index = {name.rpartition("/")[2]: name for name in finished.samples} if len(tables) == 1 else {}
     for path in tables:
         for row in scan_tsv(path, ()):
@@ -113,7 +112,7 @@ def _published(finished: Finished) -> dict[str, Mapping[str, str]]:
 
 
 def _of_mathvista(sample: Sample) -> dict[str, str]:
-    """The columns of MathVista_MINI.tsv that its scorer reads; lists are in Python's form."""
+    """The columns of MathVista_MINI.tsv that its scorer reads; lists are Python literals."""
     facets: dict[str, Any] = dict(sample.extra["facets"])
     about = {key: str(value) for key, value in facets.items()}
     kinds = {"answer_type": str(sample.extra["answer_type"]), "choices": str(list(sample.choices))}
@@ -144,7 +143,7 @@ def _of_mathvision(sample: Sample) -> dict[str, str]:
 COLUMNS: Mapping[str, Callable[[Sample], dict[str, str]]] = MappingProxyType(
     {"mathvista": _of_mathvista, "mathverse": _of_mathverse, "mathvision": _of_mathvision}
 )
-"""Kind of question -> the columns of its TSV, from data of another form. Their scorers read no other file."""
+"""Kind of question -> the columns of its TSV, for data in another form. Their scorers read no other file."""
 
 
 def _cells(
@@ -177,7 +176,7 @@ def _cells(
 
 
 def _write(path: Path, table: Sequence[Mapping[str, Any]]) -> str:
-    """Write a table; returns the name of the file."""
+    """Write a table; return the file's name."""
     header = list(dict.fromkeys(key for cells in table for key in cells))
     lines: list[list[Any]] = [header, *([cells.get(key) for key in header] for cells in table)]
     fits = all(len(text) <= CELL and not _NOT_IN_XML.search(text) for text in _texts(lines))
@@ -206,6 +205,6 @@ def _write_xlsx(file: Path, lines: Sequence[Sequence[Any]]) -> None:
         cells = [WriteOnlyCell(sheet, value=value) for value in line]
         for cell, value in zip(cells, line, strict=True):
             if isinstance(value, str):
-                cell.data_type = "s"  # "=2" is no formula
+                cell.data_type = "s"  # "=2" is not a formula
         sheet.append(cells)
     book.save(file)
