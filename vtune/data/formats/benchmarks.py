@@ -75,7 +75,7 @@ def _check_question(sample: Sample) -> None:
         raise wrong("question", "the question is empty", "drop it, or download it again")
     options = [choice.strip() for choice in sample.choices]
     letter = chosen_letter(sample.ground_truth, sample.choices) or ""
-    right = lettered(options).get(letter)  # None where the truth names several
+    right = lettered(options).get(letter)  # None if the truth names several
     alike = len(set(options)) < len(options) and (right is None or options.count(right) > 1)
     if "" in options or alike:
         raise wrong(

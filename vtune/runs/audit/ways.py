@@ -213,7 +213,7 @@ def against_boxes(
 
 
 def agreed(by_boxes: Sequence[AuditRow], rows: Sequence[AuditRow]) -> Agreement:
-    """How far a model and boxes agree, where it was asked."""
+    """How far a model and boxes agree, on trajectories that the model was asked about."""
     return agreement(
         (a.any_faithful, b.any_faithful) for a, b in zip(by_boxes, rows, strict=True) if b.judged
     )

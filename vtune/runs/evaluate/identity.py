@@ -85,7 +85,7 @@ def asked_of(
 
 
 def _also(uses: Mapping[str, Any], indexes: Mapping[str, str], script: Mapping[str, str]) -> dict[str, Any]:
-    """Facts that identify an evaluation but that few have."""
+    """Identifying facts that only few evaluations have."""
     found = {"uses": uses, "indexes": indexes}
     return {key: value for key, value in found.items() if value} | dict(script)
 
