@@ -29,7 +29,7 @@ class BoxesPerCategory(Selected):
 
 
 class BoxShare(Selected):
-    """Drops pictures with a box that fills much of them."""
+    """Drops pictures in which a box covers a large share."""
 
     at_most: float = Field(default=0.5, gt=0, le=1)
     """Area of a box / area of the picture (V-Triune, appendix A)."""

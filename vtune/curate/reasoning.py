@@ -22,7 +22,7 @@ class NoGuessing(Selected):
 
 
 class AnswerSymbols(Selected):
-    """Drops answers with symbols whose absence alone would make a correct reply fail to match."""
+    """Drops answers with symbols that a correct reply may leave out, and would then fail to match."""
 
     symbols: str = Field(default="=[]():", min_length=1)
     """Each character is a symbol (V-Triune, appendix A)."""

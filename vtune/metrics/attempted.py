@@ -6,7 +6,7 @@ from vtune.metrics.benchmarks import SCORERS, Mark, Scores, mean
 
 
 def attempted(marks: Sequence[Mark]) -> Scores:
-    """`mean` over all; `given_attempted`, that over what is attempted; `f1`, the harmonic mean of both.
+    """`mean` over all; `given_attempted`, over attempted questions only; `f1`, their harmonic mean.
 
     `not_attempted` counts the others. An unreadable reply counts as not attempted.
 

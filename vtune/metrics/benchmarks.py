@@ -56,7 +56,7 @@ ScorerName = Annotated[str, AfterValidator(SCORERS.known)]
 
 
 def mean(marks: Sequence[Mark]) -> Scores:
-    """The mean over all rollouts that were scored, every one weighing the same.
+    """The mean over all scored rollouts, with equal weights.
 
     Holds `score`; `intervals`, with that of `score` (see `vtune.metrics.scores`); `n`, the number of
     rollouts; `unreadable` and `unscored`, how many of them were; `clusters`, the number of independent

@@ -99,7 +99,7 @@ def coco(marks: Sequence[Mark]) -> Scores:
 
 
 def ovdeval(marks: Sequence[Mark]) -> Scores:
-    """OVDEval's NMS-AP: the mean over its subsets, each of which is a set with categories of its own.
+    """OVDEval's NMS-AP: the mean over its subsets, each scored as a separate set with its own categories.
 
     `score` is the mean AP after `suppressed`, likewise the other numbers of COCO's summary; `categories` has
     them for each subset. If nothing of a subset was scored, there are no overall numbers, and

@@ -47,7 +47,7 @@ MADE = ("drops.jsonl", "page.html", "recipe.yaml")
 DROPPED_ALL = "dropped-all.jsonl"
 """The run's drops if it keeps no rows."""
 REVIEWS = "results/reviews.jsonl"
-"""Judgements of judges and people; exists from the first start in a folder."""
+"""People's decisions on doubted rows; exists from the first start in a folder."""
 
 
 def check_curation(recipe: DataRecipe) -> dict[str, Any]:
