@@ -33,10 +33,10 @@ from vtune.update.checkpoint import newest_checkpoint
 
 LEVEL = 1
 TRAIN, HELDOUT, TRACES = 1200, 256, 4000
-"""Puzzles for reinforcement learning, for evaluation, and cold-start traces."""
+"""Number of puzzles for reinforcement learning and for evaluation, and of cold-start traces."""
 
 COMPARED = "shortcut"
-"""The sweep behind `compare`."""
+"""The sweep that `compare` runs."""
 
 COLUMNS = ("accuracy", "faithful_of_correct", "faithful_of_all", "tool_calls", "red_flags")
 
@@ -48,20 +48,20 @@ RESTORE = "the demo wrote it; restore it, or remove the folder"
 def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ()) -> dict[str, Any]:
     """Run what is not finished yet in `out`, and return the table.
 
-    Every part is a run folder of its own; an interrupted demo resumes where it stopped.
+    Every part has its own run folder; an interrupted demo resumes where it stopped.
 
     Args:
         out: Folder for everything.
-        seed: Of the data, the weights and every draw.
+        seed: Seed for the data, the weights and all sampling.
         compare: Train the same cold start once with the answer as the only reward and once with the
             evidence reward, in a world with a shortcut (CodeV, table 2).
-        common: Overrides for reinforcement training and evaluation alike, e.g. the sandbox's tier.
+        common: Overrides for both reinforcement learning and evaluation, e.g. the sandbox's tier.
 
     Returns:
         One entry per row of the table (`before_sft`, `after_sft`, `after_rl` and `after_rl_crop_black`), each
-        with the numbers of `COLUMNS` and `n`; with `compare` instead `compared`, the table of the sweep (see
-        `vtune.runs.sweep.table.sweep_table`); besides `seed`, `seconds`, `folder` and `page`, the file to
-        look at.
+        with the numbers of `COLUMNS` and `n`; with `compare`, instead, `compared`, the table of the sweep
+        (see `vtune.runs.sweep.table.sweep_table`); also `seed`, `seconds`, `folder` and `page`, the file to
+        open.
 
     Raises:
         RecipeError: If the folder holds a demo with another seed or kind.
@@ -80,7 +80,7 @@ class _Parts(NamedTuple):
 
     found: dict[str, Any]
     shown: tuple[str, ...]
-    """In the order of training: so a film goes from the beginning to the end."""
+    """In the order of training, so that a film runs from beginning to end."""
 
 
 def _whole_loop(out: Path, seed: int, common: Sequence[str]) -> _Parts:
@@ -96,11 +96,11 @@ def _whole_loop(out: Path, seed: int, common: Sequence[str]) -> _Parts:
 
 
 def _compared(out: Path, seed: int, common: Sequence[str]) -> _Parts:
-    """The sweep, for one seed."""
+    """Run the sweep for one seed."""
     given = [f"{OWN}seeds=[{seed}]", *common]
     recipe = find("codev-tiny", "recipes.rl")
     plan = load_sweep(find(COMPARED, "recipes.sweep"), recipe, given, suite_overrides=common)
-    # Both rewards at the same time, where there are two GPUs or cores.
+    # Train both rewards at the same time if there are two GPUs or cores.
     shares = places(min(len(plan.recipes), gpus_here() or len(os.sched_getaffinity(0))), 1)
     table = run_sweep(plan, out, resume=(out / SWEEP).exists(), processes=1, shares=shares)
     check_failed(table.pop("failed"))
@@ -112,15 +112,15 @@ def _compared(out: Path, seed: int, common: Sequence[str]) -> _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Demo:
-    """The parts of a demo; each is run unless it is finished."""
+    """The parts of a demo; each one runs unless it is finished."""
 
     out: Path
     seed: int
     common: tuple[str, ...]
-    """Overrides for reinforcement learning and evaluation alike."""
+    """Overrides for both reinforcement learning and evaluation."""
 
     def prepared(self) -> Path:
-        """Make the data and the tiny model; returns the folder of the model."""
+        """Make the data and the tiny model; return the model's folder."""
         began = time.monotonic()
         data, tiny = self.out / "data", self.out / "tiny"
         if not (data / "done.json").exists():
@@ -162,13 +162,13 @@ class _Demo:
 
 
 def _seconds(out: Path) -> float:
-    """What training and evaluation took, however often the demo was interrupted between them."""
+    """Total time of training and evaluation, however often the demo was interrupted in between."""
     parts = [*out.rglob("done.json"), *out.rglob("results.json"), *out.glob("prepared/*/cold-start.json")]
     return float(sum(read_record(part, "seconds", fix=RESTORE)["seconds"] for part in parts))
 
 
 def _same_demo(out: Path, settings: Mapping[str, object]) -> None:
-    """Make the folder, or check that it holds this demo."""
+    """Create the folder, or check that it holds this same demo."""
     check_folder_output(out)
     file = out / "settings.json"
     if not file.exists():

@@ -48,7 +48,7 @@ _ENDPOINT = (
     *("prices", "prices.input", "prices.cached_input", "prices.output", "prices.currency"),
     *("budget", "budget.tokens", "budget.money"),
 )
-"""Of the section of a model that is asked: where, how patiently, and at what cost."""
+"""Keys of a section for a model that is queried: where it is, how patiently to wait, and at what cost."""
 
 
 def _within(section: str, *keys: str) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def _within(section: str, *keys: str) -> tuple[str, ...]:
 MAY_CHANGE = (
     "uses",  # their content is compared, see `check_uses`
     "agent",  # its settings are compared
-    "published",  # says nothing of how a suite is asked
+    "published",  # does not change how a suite is asked
     "published.name",
     "published.rows",
     "published.licence",
@@ -79,7 +79,7 @@ MAY_CHANGE = (
     "checkpoints.minutes",
     "trajectories_every",
     "max_tokens",  # of `vtune sft`: a longer trace is an error and never cut
-    *_within("update", "micro_tokens", "activation_checkpointing"),  # sums are rounded otherwise
+    *_within("update", "micro_tokens", "activation_checkpointing"),  # only the rounding of sums changes
     "rollout.servers",
     "rollout.gpu_memory",
     "rollout.tensor_parallel",
@@ -89,14 +89,14 @@ MAY_CHANGE = (
     *_within("tools.text_search", "pages.url", "pages.api_key_env"),
     *_within("tools.text_search.summariser", *_ENDPOINT),
     *_within("tools.image_search", "url", "token_env", *_PATIENCE, "web.url", "web.api_key_env"),
-    # Where it is; the index knows its weights.
+    # Only where it is; the index identifies its weights.
     *_within("tools.text_search", "encoder", "encoder.model", "encoder.device"),
     *_within("tools.image_search", "encoder", "encoder.model", "encoder.device"),
     "openai.api_key_env",
     "openai.prices",
     "openai.retries",
     "openai.timeout_s",
-    "reward.max_unscored",  # when a run stops, and nothing of what it learns until then
+    "reward.max_unscored",  # when a run stops, not what it learns until then
     "reward.service",
     "reward.service.urls",
     "reward.service.token_env",
@@ -107,28 +107,28 @@ MAY_CHANGE = (
 """Keys that a resumed run may change: they do not affect what is learnt."""
 
 LENGTHS = ("steps", "epochs")
-"""Keys that a resumed run may raise, to continue beyond its end. What was raised may be lowered again."""
+"""Keys that a resumed run may raise, to continue past its end. A raised value may be lowered again."""
 
 
 @contextmanager
 def running(
     out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ranks: Ranks, steps: int | None = None
 ) -> Iterator[None]:
-    """A run in its folder; the first rank checks that it may start and that no other works there.
+    """A run in its folder; the first rank checks that it may start and that no other process works there.
 
     `steps` is as in `start_run`.
 
     Raises:
         RecipeError: As `start_run`, or if another process works in the folder.
         DataError: As `start_run`.
-        BrokenPart: If a part of the user's breaks: it says what works once the file is corrected.
+        BrokenPart: If a user's part breaks; the error says what can be done once the file is corrected.
     """
     if not ranks.first:
         with keeping(out):
             yield
         return
     if not out.is_dir():
-        check_start(out, resume=resume)  # so that a folder is made only for a run
+        check_start(out, resume=resume)  # so that no folder is created if the run cannot start
     with locked(out):
         start_run(out, recipe, data, resume=resume, steps=steps)
         with keeping(out):
@@ -141,15 +141,15 @@ def start_run(
     """Make the folder of a new run, or verify that the run being resumed is the same one.
 
     Args:
-        out: The folder.
+        out: The run folder.
         recipe: What is to be run.
-        data: Its files.
-        resume: Whether it continues.
-        steps: How many it will have, which a recipe by epochs does not say; `vtune watch` reads it.
+        data: The data files.
+        resume: Whether the run continues.
+        steps: How many it will have, which a recipe in epochs does not say; `vtune watch` reads it.
 
     Raises:
-        RecipeError: If the folder holds a run already and `resume` was not asked, or the other way
-            round, or the recipe differs (the keys are named), or asks for fewer steps than are done.
+        RecipeError: If the folder already holds a run and `resume` was not given, or the other way round, or
+            the recipe differs (the keys are named), or asks for fewer steps than are done.
         DataError: If a data file is not the one that the run began with.
     """
     check_start(out, resume=resume)
@@ -180,7 +180,7 @@ def _prints(data: Sequence[Path]) -> dict[str, str]:
 
 
 def _check_reached(out: Path, steps: int) -> None:
-    """Check that a run whose length is another now has not gone beyond it."""
+    """Check that a run whose length has changed has not gone past its new end."""
     newest = newest_checkpoint(out / "checkpoints")
     done = 0 if newest is None else checkpoint_step(newest)
     if steps < done:
@@ -193,7 +193,7 @@ def _check_reached(out: Path, steps: int) -> None:
 def _note(
     out: Path, lengths: Mapping[str, tuple[float, float]], steps: int | None, prints: Mapping[str, str]
 ) -> None:
-    """Write beside the run, and say, that its end is another now; and where its data lie now."""
+    """Record and print that the run's end has changed; also record where its data is now."""
     file = out / "environment.json"
     known = read_record(file, fix=RESTORE)
     now = (known if steps is None else known | {"steps": steps}) | {"data": dict(prints)}
@@ -216,22 +216,22 @@ def check_same_run(
     resumed: bool = False,
     uses: Iterable[str] | None = None,
 ) -> dict[str, tuple[float, float]]:
-    """Check that a run folder was started with this recipe, on these data, in this many processes.
+    """Check that a run folder was started with this recipe, on this data, with this many processes.
 
     Args:
-        out: A folder that `start_run` has made.
+        out: A folder that `start_run` made.
         recipe: What is to be run now.
         prints: Data file -> its fingerprint now.
-        processes: Over all machines.
-        resumed: Whether it continues: it may be longer then, and its data and starting weights elsewhere.
+        processes: Across all machines.
+        resumed: Whether the run continues; it may then be longer, and its data and first weights elsewhere.
         uses: As `named` of `check_uses`.
 
     Returns:
-        Of the `LENGTHS` that were raised, or lowered again: before and now.
+        The `LENGTHS` that were raised, or lowered again: before and now.
 
     Raises:
         RecipeError: If the recipe or the number of processes differs.
-        DataError: If a data file does.
+        DataError: If a data file differs.
     """
     written = out / "recipe.yaml"
     began = read_record(out / "environment.json", "processes", "data", fix=RESTORE)
@@ -271,9 +271,9 @@ def check_same_run(
 def _differing(
     written: Path, recipe: Strict, began: Mapping[str, str], indexes: Mapping[str, str]
 ) -> dict[str, tuple[Any, Any]]:
-    """The keys in which a recipe differs from the one of a run, beside those that may: before and now.
+    """Keys in which a recipe differs from that of a run, except those that may change: before and now.
 
-    `began` and `indexes` are the prints of both's indexes.
+    `began` and `indexes` are the fingerprints of the indexes of the run and of the recipe.
     """
     before = with_new_names(read_values(written, fix=RESTORE))
     now = yaml.safe_load(dump_recipe(recipe))
@@ -285,7 +285,7 @@ def _differing(
 def _lengths(
     changed: Mapping[str, tuple[Any, Any]], began: Mapping[str, Any]
 ) -> dict[str, tuple[float, float]]:
-    """Of the `LENGTHS` that a recipe changes: those raised, and those not lowered below the first one."""
+    """The changed `LENGTHS` that are allowed: raised, or lowered to no less than the original value."""
     first: dict[str, float] = {}
     for change in began.get("extended", []):
         key, before, *_ = str(change).split()
@@ -301,7 +301,7 @@ def _lengths(
 
 
 def _completed(before: Any, kind: type[Strict]) -> Any:
-    """A stored recipe with the keys added since, at what their absence meant before."""
+    """A stored recipe, with keys added since then set to what their absence meant."""
     try:
         return yaml.safe_load(dump_recipe(kind.model_validate(before)))
     except ValidationError:
@@ -309,7 +309,7 @@ def _completed(before: Any, kind: type[Strict]) -> Any:
 
 
 def environment(data: Mapping[str, str], indexes: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Versions, machine and fingerprints of data and search indexes, written beside every result."""
+    """Versions, machine and fingerprints of data and search indexes, written next to every result."""
     known = {"uses": prints(), "indexes": dict(indexes or {})}
     return {key: value for key, value in known.items() if value} | {
         "packages": {name: _version(name) for name in PACKAGES},
@@ -323,13 +323,13 @@ def environment(data: Mapping[str, str], indexes: Mapping[str, str] | None = Non
 
 @functools.cache
 def _commit() -> str | None:
-    """The commit of this code when it is first asked for: what is loaded is of that one.
+    """The commit of this code at the first call, since that is the code that was loaded.
 
-    None where it is installed and not a checkout, or without git.
+    None if it is installed rather than a checkout, or if there is no git.
     """
     here = Path(__file__)
     try:
-        # An environment may lie in somebody else's repository, which does not know this file.
+        # A virtual environment may lie in an unrelated repository, which does not track this file.
         known = _git("ls-files", "--error-unmatch", here.name, folder=here.parent)
         return _git("rev-parse", "HEAD", folder=here.parent) if known else None
     except FileNotFoundError:
@@ -343,7 +343,7 @@ def _git(*words: str, folder: Path) -> str | None:
 
 @functools.cache
 def _version(name: str) -> str | None:
-    """The version of a package at the first call, as for `_commit`."""
+    """The version of a package at the first call, for the same reason as in `_commit`."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

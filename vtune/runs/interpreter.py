@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 TURN_SECONDS = 0.0005
-"""How long a thread keeps the interpreter while another waits for it; ours, a tenth of Python's. The event
-loop gives it up with each file that it reads, and competes with threads that decode pictures
+"""How long a thread keeps the interpreter while another waits for it; ours, a tenth of Python's default. The
+event loop gives it up with each file that it reads, and then competes with threads that decode pictures
 (tests/bench/host_step.py)."""
 
 
 @contextmanager
 def responsive() -> Iterator[None]:
-    """Until the block ends, neither the collector nor other threads hold up the event loop for long."""
+    """Within the block, neither the garbage collector nor other threads hold up the event loop for long."""
     turn = sys.getswitchinterval()
     sys.setswitchinterval(TURN_SECONDS)
     try:
@@ -26,10 +26,10 @@ def responsive() -> Iterator[None]:
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Within the block, garbage collection only examines what is created in it.
+    """Within the block, garbage collection only examines objects created in it.
 
-    To look through torch, transformers and a model (386,000 objects) stops every thread for 0.25 s, again and
-    again while conversations go on. A heap that is frozen already is left as it is. After the block all
+    Traversing torch, transformers and a model (386,000 objects) stops every thread for 0.25 s, again and
+    again while conversations run. A heap that is already frozen is left alone. After the block, everything
     can be collected again: a command may load several models, one after the other.
     """
     global _frozen
@@ -51,5 +51,5 @@ _frozen = False
 
 @functools.cache
 def _frozen_by_others() -> bool:
-    """Whether whoever called us has frozen the heap. Asked once: to count a million objects takes 40 ms."""
+    """Whether the caller has frozen the heap. Asked only once: counting a million objects takes 40 ms."""
     return gc.get_freeze_count() > 0

@@ -16,12 +16,12 @@ R = TypeVar("R", bound=Strict)
 
 
 def keep_uses(recipe: R, out: Path) -> R:
-    """Copy the files of a user's own parts into `out/uses`; returns the recipe, which names the copies.
+    """Copy the files of a user's own parts into `out/uses`; return the recipe, which then names the copies.
 
-    So the folder can be moved, and its recipe read again, whatever happens to the original files.
+    This way the folder can be moved, and its recipe read again, whatever happens to the original files.
 
     Raises:
-        RecipeError: If two of them have one name, or a copy cannot be written.
+        RecipeError: If two files have the same name, or a copy cannot be written.
     """
     if not prints():
         return recipe
@@ -38,20 +38,20 @@ def check_uses(
     """Check that the files of a user's own parts are those that a folder was started with.
 
     Args:
-        before: Name -> SHA-256, as the folder has it.
-        out: The folder.
-        named: The files that its recipe names now, where this process has loaded those of others, too; null:
-            all that it has loaded.
-        instead: What else can be done where one is another; ends the remedy.
+        before: Name -> SHA-256, as recorded in the folder.
+        out: The run folder.
+        named: The files that its recipe names now, if this process has also loaded those of others; null:
+            all files that it has loaded.
+        instead: What else can be done if a file differs; ends the remedy.
 
     Raises:
-        RecipeError: If one is another, or missing, or came in addition.
+        RecipeError: If a file differs, is missing, or was added.
     """
     now = prints()
     if named is not None:
         own = {*before, *(Path(file).name for file in named)}
         now = {name: sha256 for name, sha256 in now.items() if name in own}
-    # The folder's own copy is where an error points to in a run that continues by the folder's recipe.
+    # If a run continues from the folder's recipe, errors point to the folder's own copies: find edited ones.
     edited = {file.name for file in used() if Path(file.path) == (out / USES / file.name).resolve()}
     for name in sorted({*before, *now}):
         if before.get(name) == now.get(name):
@@ -85,7 +85,7 @@ def warn_of_edits(out: Path) -> None:
 
 @contextmanager
 def keeping(out: Path) -> Iterator[None]:
-    """If a user's own part breaks, the error says that the run can resume with no other file."""
+    """If a user's part breaks, let the error say that the run can resume with no other file."""
     try:
         yield
     except Exception as error:
@@ -100,7 +100,7 @@ def keeping(out: Path) -> Iterator[None]:
 
 
 def _new_run(out: Path, otherwise: str = "") -> str:
-    """How a new run takes the place of one; `otherwise` is added where it has learnt nothing."""
+    """How to start a new run in place of this one; `otherwise` is added if this one has learnt nothing."""
     weights = out / "checkpoints/newest"
     learnt = f", from what this one has learnt: --set model={weights}"
     return f"start a new run with another --out{learnt if weights.exists() else otherwise}"

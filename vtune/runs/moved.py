@@ -12,10 +12,10 @@ from vtune.files.reading import read_text
 from vtune.tools.store import MANIFEST
 
 BLOCKS, BLOCK = 1024, 2**12
-"""Pieces of each file that are read, and bytes of a piece, ours: weights and indexes may have many GB."""
+"""Pieces read from each file, and bytes per piece, ours: weights and indexes may have many GB."""
 
 CONTENT = "the content of "
-"""Before the key of an index that is at the same place and holds something else."""
+"""Prefix for the key of an index that is at the same path but holds something else."""
 
 SEARCHES = ("text_search", "image_search")
 """Sections of `tools` that may name an index."""
@@ -24,9 +24,9 @@ SEARCHES = ("text_search", "image_search")
 def weights_print(model: str | None) -> str | None:
     """SHA-256 over the files of a model's folder: their names, sizes, and pieces from all over them.
 
-    A change that covers a thousandth of a file in one piece is seen, as that of a connector; one of a few
-    bytes may not be. Model cards and hidden files, which downloads bring or not, are passed over. None where
-    there is no model, or its name is that of no folder, as on the hub, where it says which weights they are.
+    A change that covers a thousandth of a file in one piece, such as another connector, is noticed; one of a
+    few bytes may not be. Model cards and hidden files, which a download may or may not bring, are skipped.
+    None if there is no model, or its name is not a folder: a hub name itself identifies the weights.
 
     Raises:
         RecipeError: If a file cannot be read.
@@ -39,9 +39,9 @@ def weights_print(model: str | None) -> str | None:
 
 
 def index_print(folder: Path) -> str | None:
-    """SHA-256 over an index: its manifest, and its other files as those of `weights_print`.
+    """SHA-256 over an index: its manifest, and its other files as in `weights_print`.
 
-    Where its encoder lay when it was built does not count: its weights do. None where there is no index.
+    The encoder's path at the time of building does not count, but its weights do. None if there is no index.
 
     Raises:
         RecipeError: If a file cannot be read.
@@ -59,7 +59,7 @@ def index_print(folder: Path) -> str | None:
 
 
 def index_prints(recipe: Any) -> dict[str, str]:
-    """Key -> what the index holds that a recipe or suite names there; a service's index is not known."""
+    """Key -> fingerprint of the index that a recipe or suite names there; unknown for a service's index."""
     found = {}
     for name in SEARCHES:
         section = getattr(getattr(recipe, "tools", None), name, None)
@@ -72,13 +72,13 @@ def index_prints(recipe: Any) -> dict[str, str]:
 def by_content(
     keys: Iterable[str], before: Mapping[str, str], now: Mapping[str, str], prefix: str = ""
 ) -> list[str]:
-    """Keys that differ, with indexes told apart by what they hold, where that is known of both.
+    """Keys that differ; indexes are compared by their content if it is known on both sides.
 
     Args:
-        keys: That differ.
-        before: As `index_prints`; empty of what is older than these.
-        now: The same of what it is compared with.
-        prefix: Of a recipe's keys within `keys`.
+        keys: Keys that differ.
+        before: As from `index_prints`; empty for runs older than these fingerprints.
+        now: The same for the other side.
+        prefix: Prefix of a recipe's keys within `keys`.
     """
     alike = {f"{prefix}{key}": before[key] == now[key] for key in sorted(before.keys() & now.keys())}
     found = [key for key in keys if not alike.get(key)]
@@ -86,7 +86,7 @@ def by_content(
 
 
 def _add(digest: Any, files: Sequence[Path]) -> None:
-    """Add the names and sizes of files to a digest, and pieces from all over them."""
+    """Add the names and sizes of files, and pieces from all over them, to a digest."""
     try:
         for file in files:
             size = file.stat().st_size
@@ -110,12 +110,12 @@ def _offsets(size: int) -> range | list[int]:
 
 
 def has_moved(key: str, before: Any, now: Any, prints: Mapping[str, str]) -> bool:
-    """Whether a key of a recipe that differs names the same content at another place.
+    """Whether a recipe key that differs names the same content in another place.
 
     Args:
-        key: Of the recipe.
+        key: Key of the recipe.
         before: `environment.json` of the run.
-        now: What the recipe says of the key.
+        now: The recipe's value for the key.
         prints: Data file -> its fingerprint now.
     """
     if key == "data":

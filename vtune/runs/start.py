@@ -26,8 +26,8 @@ def check_start(out: Path, *, resume: bool) -> None:
     """Check that a run can start in a folder, or resume in it.
 
     Raises:
-        RecipeError: If the folder holds a run already and `resume` was not asked, or the other way round,
-            or what another command has made.
+        RecipeError: If the folder already holds a run and `resume` was not given, or the other way round, or
+            it holds the output of another command.
     """
     check_folder_output(out)
     other = other_work(out)
@@ -51,9 +51,9 @@ def other_work(out: Path) -> str | None:
 
 
 def holds_run(out: Path) -> bool:
-    """Whether a folder has more of a run than a start that failed before its model was loaded leaves.
+    """Whether a folder holds more of a run than what a start leaves that failed before loading its model.
 
-    Such a start has written both files below: a `recipe.yaml` alone is somebody's own.
+    Even such a start has written both files below: a `recipe.yaml` alone is a file of the user's.
     """
     if not (out / "recipe.yaml").exists():
         return False
@@ -63,14 +63,14 @@ def holds_run(out: Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, *, fix: str = _ELSEWHERE) -> Iterator[None]:
-    """Within it, no other process works in this folder, which is created if missing.
+    """Within the block, no other process can work in this folder, which is created if missing.
 
     Args:
-        folder: Of a run, or within one.
-        fix: What to do where one does.
+        folder: A run folder, or a folder within one.
+        fix: The remedy if another process already works there.
 
     Raises:
-        RecipeError: If one does already.
+        RecipeError: If another process already works there.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,13 +91,13 @@ def locked(folder: Path, *, fix: str = _ELSEWHERE) -> Iterator[None]:
 
 
 def is_running(folder: Path) -> bool:
-    """Whether a process works in a folder, see `locked`."""
+    """Whether a process is working in a folder, see `locked`."""
     try:
         with (folder / LOCK).open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
-        # Nobody has ever worked there, nobody may look, or the file system has no locks.
+        # There was never a process there, we lack permission, or the file system has no locks.
         return False
     return False

@@ -32,13 +32,13 @@ def package(need: Requirement) -> dict[str, Any]:
 
 
 def remedy(rows: list[dict[str, Any]]) -> str:
-    """The command that fixes what is not ok among `packages`; empty if everything is."""
+    """The command that fixes whatever is not ok among `packages`; empty if everything is."""
     broken = [_pin(row["name"], row["wanted"]) for row in rows if not row["ok"]]
     return f"pip install {' '.join(broken)}" if broken else ""
 
 
 def warn_of_versions() -> None:
-    """Warn in one line about what is installed outside its range, as pip leaves it with --no-deps."""
+    """Warn in one line about packages outside their range, as pip --no-deps may leave them."""
     rows = [row for row in packages() if not row["ok"]]
     if rows:
         named = [f"{row['name']} {row['installed'] or 'is missing'} (wanted {row['wanted']})" for row in rows]

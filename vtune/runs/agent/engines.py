@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from vtune.rollout.fleet import Fleet
 
 EVAL_GPU_MEMORY = 0.9
-"""Share of the GPU for a vLLM that has it to itself; vLLM's own default."""
+"""Share of the GPU for a vLLM that has the GPU to itself; vLLM's own default."""
 SHORT_TOKENS = 1024
-"""Limit on the conversations with `vllm_on`."""
+"""Token limit for the conversations with `vllm_on`."""
 
 
 def training_engine(
@@ -45,19 +45,19 @@ def training_engine(
     also: Sequence[tuple[Rollout, PixelBudget]] = (),
     adapters: Adapters | None = None,
 ) -> Engine:
-    """The engine that a recipe asks for; its weights come with the first `take`.
+    """The engine that a recipe asks for; its weights arrive with the first `take`.
 
     Args:
-        recipe: How conversations are drawn.
+        recipe: How conversations are generated.
         policy: The model in training.
-        model: Its folder or hub name.
-        dtype: Of its weights.
+        model: Folder or hub name of the model.
+        dtype: Dtype of the weights.
         threads: CPU threads of this process, or of its vLLM on a CPU.
-        ranks: Of this process; the first one sends weights to servers.
-        folder: For weights on their way, where servers see it too.
-        waiting: Covered while something is drawn.
-        also: Conversations and pictures that it will draw beside those of training.
-        adapters: Of the model in training, where they alone are handed over.
+        ranks: Rank of this process; the first rank sends weights to the servers.
+        folder: For weights in transit; servers must see it too.
+        waiting: Stopwatch, covered while the engine generates.
+        also: Conversations and pictures that it will handle besides those of training.
+        adapters: Adapters of the model in training, if only these are handed over.
     """
     if recipe.engine == "transformers":
         return TransformersEngine(
@@ -81,7 +81,7 @@ def training_engine(
         model=model,
         dtype=dtype,
         max_tokens=max(recipe.max_tokens, *(other.max_tokens for other, _ in also), 0),
-        # The first process of a group draws for all of them.
+        # The first process of a group generates for all of them.
         max_batch=recipe.max_batch * gpus,
         gpu_memory=recipe.gpu_memory,
         threads=threads,
@@ -95,20 +95,20 @@ def training_engine(
 
 
 def drawing_threads(recipe: Rollout, threads: int) -> int:
-    """Threads for generation on a CPU, of those of a process: one fewer if there are tools between turns.
+    """How many of a process's CPU threads generate: one fewer if tools run between turns.
 
-    Tools and judges run beside the drawing, and are waited for in the end; a thread that waits for the next
-    matrix keeps its core from them. It depends on the recipe alone, and not on the machine's cores: sums, and
-    with them what is drawn, differ with the number of threads in their last bit.
+    Tools and judges run while the engine generates, and it has to wait for them in the end; a thread that
+    spins between two matrix products keeps its core from them. The number depends only on the recipe, not on
+    the machine's cores: with another number of threads sums, and therefore samples, differ in the last bit.
     """
     return threads if recipe.max_turns == 1 else max(1, threads - 1)
 
 
 def _tensor_parallel_group(gpus: int, policy: Policy, ranks: Ranks) -> TensorParallelGroup | None:
-    """The processes that share a vLLM with this one; None: it has one of its own."""
+    """The processes that share a vLLM with this one; None: this process has its own."""
     if gpus == 1:
         return None
-    # vLLM asks for its share of what is free on all their GPUs, and starts when the group is formed.
+    # vLLM asks for its share of the free memory on all their GPUs, and starts once the group is formed.
     release_cache(policy.device)
     return TensorParallelGroup.formed(ranks.rank, ranks.world, gpus, patience=MEETINGS)
 
@@ -116,7 +116,7 @@ def _tensor_parallel_group(gpus: int, policy: Policy, ranks: Ranks) -> TensorPar
 def _to_servers(
     policy: Policy, ranks: Ranks, folder: Path, adapters: Adapters | None
 ) -> "Callable[[Weights, Fleet, str], Awaitable[None]]":
-    """What sends weights to servers."""
+    """The function that sends weights to servers."""
     from vtune.rollout.sending import adapters_sender, files_sender
 
     if adapters is not None:
@@ -140,7 +140,7 @@ async def evaluation_engine(
 ) -> Engine:
     """An engine for weights that stay as loaded; the arguments are those of `training_engine`.
 
-    Chance is dealt to each conversation by its own key: one that is drawn again, alone, is drawn alike.
+    Each conversation is seeded by its own key: generated again on its own, it comes out the same.
     """
     gpus = recipe.tensor_parallel
     found = find_shape(model, None) if gpus > 1 else None

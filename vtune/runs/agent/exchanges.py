@@ -38,7 +38,7 @@ class Scene:
 
     @property
     def looks(self) -> list[int]:
-        """Pictures that calls returned: indices into the trajectory's images."""
+        """Pictures that calls returned, as indices into the trajectory's images."""
         return [number for call in self.trajectory.calls for number in call.images]
 
 
@@ -47,16 +47,16 @@ class Shown:
     """What is shown in place of a trajectory's pictures."""
 
     images: Mapping[int, bytes]
-    """By the index of the picture that it replaces."""
+    """Keyed by the index of the picture that each one replaces."""
     gold: str | None = None
-    """The ground truth of what is shown now; None if that has no other answer."""
+    """The ground truth for what is shown now; None if the right answer does not change."""
     same: bool = False
-    """What the calls showed has not changed at all, so the answer cannot change either."""
+    """What the calls showed is unchanged, so the answer cannot change either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """There is nothing to show, and why."""
+    """There is nothing to show; the text says why."""
 
     why: str
 
@@ -65,7 +65,7 @@ Exchange = Callable[[Scene], Shown | Unknown]
 
 
 def shown(scene: Scene) -> Shown | Unknown:
-    """The same pictures: what regeneration alone changes."""
+    """The same pictures: this measures what regeneration alone changes."""
     return Shown({})
 
 
@@ -120,19 +120,19 @@ def of_another(scene: Scene) -> Shown | Unknown:
 
 
 def truth_of(sample: Sample) -> str:
-    """What is right, in words: a letter means another thing in another question."""
+    """The right answer in words: the same letter means something else in another question."""
     truth = sample.ground_truth
     at = ascii_uppercase.find(truth) if len(truth) == 1 else -1
     return sample.choices[at] if 0 <= at < len(sample.choices) else truth
 
 
 def answers_differ(one: Sample, other: Sample) -> bool:
-    """Whether two questions have different right answers: a letter counts as the option that it names."""
+    """Whether two questions have different right answers; a letter counts as the option that it names."""
     return truth_of(one).casefold().strip() != truth_of(other).casefold().strip()
 
 
 def _as_truth_of(sample: Sample, truth: str) -> str | None:
-    """The ground truth of a question in which this would be right; None where it is not among its options."""
+    """The ground truth that would express `truth` in a question; None if it is not among its options."""
     if not sample.choices:
         return truth
     options = [option.casefold().strip() for option in sample.choices[: len(ascii_uppercase)]]
@@ -141,7 +141,7 @@ def _as_truth_of(sample: Sample, truth: str) -> str | None:
 
 
 def without_target(scene: Scene) -> Shown | Unknown:
-    """The target filled in from its surroundings (needs evidence boxes)."""
+    """The target painted over from its surroundings (needs evidence boxes)."""
     return _edited(scene, lambda pixels, box: inpainted(pixels, box))
 
 
@@ -151,7 +151,7 @@ def with_other_colours(scene: Scene) -> Shown | Unknown:
 
 
 def with_other_glyph(scene: Scene) -> Shown | Unknown:
-    """Another digit on the sign of a lens puzzle: the right answer is then another one."""
+    """Another digit on the sign of a lens puzzle, which changes the right answer."""
     sample = scene.sample
     if not lens_exchange.is_puzzle(sample):
         return Unknown("only lens puzzles can be drawn again with another digit")
@@ -165,7 +165,7 @@ def with_other_glyph(scene: Scene) -> Shown | Unknown:
 def _edited(
     scene: Scene, edit: Callable[[Pixels, Box], Pixels], *, gold: str | None = None
 ) -> Shown | Unknown:
-    """The pictures with their targets changed in the question's own picture, and carried over."""
+    """The pictures with their targets edited in the question's own picture, and cropped from it as before."""
     if not scene.sample.evidence:
         return Unknown("no evidence boxes")
     found: dict[int, bytes] = {}
@@ -185,7 +185,7 @@ def _edited(
 
 
 def _placed(scene: Scene, number: int) -> tuple[int, Map] | None:
-    """The picture that a returned one shows a region of, and the way from its pixels to that one's."""
+    """The picture that a returned one shows a region of, and the map from its pixels to that picture's."""
     crop = _crop(scene, number)
     if crop is None:
         return None
@@ -195,7 +195,7 @@ def _placed(scene: Scene, number: int) -> tuple[int, Map] | None:
 
 
 def _crop(scene: Scene, number: int) -> Crop | None:
-    """The region of the question's own pictures that a returned picture shows, as far as it is believed."""
+    """The region of the question's own pictures that a returned picture shows, if that claim is trusted."""
     inputs = len(scene.sample.images)
     return next(
         (
@@ -225,7 +225,7 @@ def _middle(box: Box) -> tuple[float, float]:
 
 
 def _holding(sides: tuple[float, float], box: Box) -> tuple[float, float]:
-    """Sides of the same shape, large enough for a box."""
+    """Sides in the same proportion, large enough for a box."""
     wide, high = _sides(box)
     scale = max(1.0, wide / sides[0], high / sides[1])
     return sides[0] * scale, sides[1] * scale
@@ -241,4 +241,4 @@ EXCHANGES: Mapping[str, Exchange | None] = {
     "glyph": with_other_glyph,
     WITHHELD: None,
 }
-"""Name on the command line -> what is shown; None: the policy answers in the place of its first call."""
+"""Name on the command line -> what is shown; None: the policy answers instead of making its first call."""

@@ -11,10 +11,10 @@ from vtune.schema.trajectory import Trajectory
 
 
 def feedback_of(judges: Judges) -> Feedback:
-    """Tells whether a look shows the target, using the judges of the reward.
+    """A function that reports whether a look shows the target, using the judges of the reward.
 
     Args:
-        judges: Of the reward, opened before the first conversation begins.
+        judges: The judges of the reward, opened before the first conversation begins.
     """
 
     async def verdict(sample: Sample, so_far: Trajectory, k: int) -> str:

@@ -12,9 +12,9 @@ def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
     """Check that the judge responds, if this process will ask it; report what it refuses.
 
     Args:
-        reward: Of the recipe; a reward service has a judge of its own.
-        answers: Samples whose answers it will compare.
-        looks: Samples whose calls it will judge.
+        reward: The recipe's section; a reward service has its own judge.
+        answers: Number of samples whose answers it will compare.
+        looks: Number of samples whose calls it will judge.
 
     Raises:
         ServiceError: If it does not answer.
@@ -33,8 +33,8 @@ def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
     """Check that a model which a section of a recipe names responds; report what it refuses.
 
     Args:
-        endpoint: Where it is.
-        section: E.g. `grader`.
+        endpoint: Its endpoint.
+        section: Name of the section, e.g. `grader`.
 
     Raises:
         ServiceError: If it does not answer.

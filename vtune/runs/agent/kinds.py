@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from vtune.models.families.shape import Shape
 
 Kind = Literal["transformers", "vllm", "openai", "scripted"]
-"""`openai`: an endpoint, which has the weights; `scripted`: a file of replies (`vtune.runs.agent.served`)."""
+"""`openai`: an endpoint has the weights; `scripted`: a file of replies (`vtune.runs.agent.served`)."""
 
 
 def check_vllm() -> None:
@@ -23,10 +23,10 @@ def check_vllm() -> None:
 
 
 def check_devices(gpus: int) -> None:
-    """Check that this machine has the GPUs that are to share a model.
+    """Check that this machine has enough GPUs to share a model.
 
     Raises:
-        RecipeError: If it has not.
+        RecipeError: If it does not.
     """
     import torch
 
@@ -42,11 +42,11 @@ def check_tensor_parallel(gpus: int, shape: "Shape | None", *, kind: str) -> Non
 
     Args:
         gpus: `rollout.tensor_parallel`.
-        shape: The model's; None where it is not known.
+        shape: Shape of the model; None if unknown.
         kind: The engine.
 
     Raises:
-        RecipeError: If something of it does not split, or its engine uses one GPU.
+        RecipeError: If some dimension of the model cannot be split, or the engine uses one GPU.
     """
     if gpus == 1:
         return

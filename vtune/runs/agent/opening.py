@@ -34,15 +34,15 @@ class Conversations(Protocol):
 
     @property
     def sandbox(self) -> SandboxRecipe:
-        """What code runs in."""
+        """What the code runs in."""
 
     @property
     def tools(self) -> ToolsRecipe | None:
-        """What runs beside code."""
+        """Tools other than code."""
 
 
 class FixedWeights(Conversations, Protocol):
-    """The sections that set how fixed weights are loaded, in addition."""
+    """In addition, the sections that set how fixed weights are loaded."""
 
     @property
     def images(self) -> PixelBudget:
@@ -50,7 +50,7 @@ class FixedWeights(Conversations, Protocol):
 
     @property
     def dtype(self) -> Dtype:
-        """Of the weights."""
+        """Dtype of the weights."""
 
     @property
     def threads(self) -> int:
@@ -58,7 +58,7 @@ class FixedWeights(Conversations, Protocol):
 
     @property
     def openai(self) -> Served:
-        """How a model behind an endpoint is asked."""
+        """How requests to a model behind an endpoint are made."""
 
 
 @asynccontextmanager
@@ -75,23 +75,23 @@ async def open_agent(
     waiting: Stopwatch | None = None,
     judges: Judges | None = None,
 ) -> AsyncIterator[Agent]:
-    """An agent around an engine that is open already, and stays open.
+    """An agent around an engine that is already open, and stays open.
 
     Args:
-        recipe: Says how conversations are drawn.
-        engine: Draws the turns.
-        chat: The policy's turns as tokens.
-        pictures: The policy's eyes.
-        record: JSONL file for what the web says; one per process.
+        recipe: Says how conversations are generated.
+        engine: Generates the turns.
+        chat: Converts the policy's turns to tokens.
+        pictures: Prepares pictures for the policy.
+        record: JSONL file for the answers of the web; one per process.
         announced: Whether to print what protects the machine.
-        runs_code: Whether a sample may run code or has an environment; else no sandbox is started.
-        observation_transform: What the policy is shown of a tool's picture; None: the picture.
-        waiting: Runs while conversations wait for the sandbox.
-        judges: Of the reward, for the feedback that a recipe asks for; None: it may ask for none.
+        runs_code: Whether any sample may run code or has an environment; if not, no sandbox is started.
+        observation_transform: Turns a tool's picture into what the policy is shown; None: the picture itself.
+        waiting: Stopwatch that runs while conversations wait for the sandbox.
+        judges: Judges of the reward, for the feedback that a recipe asks for; None: it must ask for none.
 
     Raises:
-        RecipeError: If feedback is asked for, and nobody judges; or a key or token of a tool is not set.
-        DataError: If an index of a tool is not there or not complete.
+        RecipeError: If feedback is asked for without judges, or a key or token of a tool is not set.
+        DataError: If an index of a tool is missing or incomplete.
         MissingExtra: If a tool needs a package that is not installed.
     """
     feedback = None
@@ -124,13 +124,13 @@ async def open_agent(
 
 
 def load_fixed(recipe: FixedWeights, model: str, *, kind: Kind) -> Policy | ServedPolicy:
-    """A model whose weights stay as they are, where its engine wants it."""
+    """Load a model whose weights stay as they are, onto the device that its engine needs."""
     if kind in ("openai", "scripted"):
         return ServedPolicy.of(recipe.images, recipe.openai)
     import torch
 
     torch.set_num_threads(recipe.threads)
-    # With vLLM, only the tokenizer and the reader of pictures are needed here.
+    # With vLLM, only the tokenizer and the picture reader are needed here.
     on_gpu = torch.cuda.is_available() and kind == "transformers"
     device = torch.device("cuda" if on_gpu else "cpu")
     return load_policy(model, budget=recipe.images, dtype=recipe.dtype, device=device)
@@ -140,7 +140,7 @@ def load_fixed(recipe: FixedWeights, model: str, *, kind: Kind) -> Policy | Serv
 async def opened_engine(
     recipe: FixedWeights, policy: Policy | ServedPolicy, model: str, out: Path, *, kind: Kind
 ) -> AsyncIterator[Engine]:
-    """An engine for weights that stay as they are, without sandbox and tools; see `open_fixed`."""
+    """An engine for fixed weights, without sandbox and tools; see `open_fixed`."""
     if kind in ("openai", "scripted"):
         check_tensor_parallel(recipe.rollout.tensor_parallel, None, kind=kind)
     if kind == "scripted":
@@ -150,7 +150,7 @@ async def opened_engine(
         async with served_engine(model, recipe.openai, policy, recipe.rollout, out) as served:
             yield served
         return
-    from vtune.runs.agent.engines import evaluation_engine  # with torch and the model's modules
+    from vtune.runs.agent.engines import evaluation_engine  # imports torch and the model's modules
 
     engine = await evaluation_engine(
         kind,
@@ -177,20 +177,20 @@ async def open_fixed(
     observation_transform: Callable[[bytes], bytes] | None = None,
     judges: Judges | None = None,
 ) -> AsyncIterator[Agent]:
-    """An agent with an engine of its own, for weights that stay as they are.
+    """An agent with its own engine, for weights that stay as they are.
 
     Args:
-        recipe: Says how conversations are drawn.
+        recipe: Says how conversations are generated.
         policy: What `load_fixed` returned.
-        model: Its folder or hub name.
-        out: Folder for what the web says, and for weights on their way.
-        kind: What draws.
+        model: Folder or hub name of the model.
+        out: Folder for the answers of the web, and for weights in transit.
+        kind: The kind of engine.
         runs_code: See `open_agent`.
         observation_transform: See `open_agent`.
         judges: See `open_agent`.
 
     Raises:
-        VtuneError: As `open_agent`, or if vLLM is wanted and not installed.
+        VtuneError: As `open_agent`, or if vLLM is needed and not installed.
     """
     async with (
         opened_engine(recipe, policy, model, out, kind=kind) as engine,

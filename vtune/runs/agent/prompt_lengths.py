@@ -16,11 +16,11 @@ from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 
 MEASURED = 32
-"""Prompts, or traces, measured before the start: enough for a limit that is wrong for most of them; ours."""
+"""Prompts, or traces, measured before the start: enough to catch a limit too low for most of them; ours."""
 
 
 class Asking(Protocol):
-    """The sections of a recipe, or of a suite, that determine how long a prompt is, and may be."""
+    """The sections of a recipe or suite that determine a prompt's length and its limit."""
 
     @property
     def images(self) -> PixelBudget:
@@ -28,31 +28,31 @@ class Asking(Protocol):
 
     @property
     def rollout(self) -> Rollout:
-        """Style of the prompts, and the limit."""
+        """Style of the prompts, and the token limit."""
 
     @property
     def reward(self) -> RewardRecipe:
-        """How much may be left unscored."""
+        """How many samples may stay unscored."""
 
 
 def check_prompt_lengths(
     recipe: Asking, model: str, prompts: Iterable[tuple[Sample, Sequence[bytes]]], *, total: int, further: str
 ) -> None:
-    """Check that the prompts which are asked first leave room for a reply; others are checked in their turn.
+    """Check that the first prompts leave room for a reply; the others are checked when their turn comes.
 
-    Of more prompts than are measured, a few long ones may be more than their share: they are refused where
-    they would certainly end the run, or where most are too long. What tools and environments add to a prompt
-    is known when they are opened, and is not counted.
+    Only a sample of the prompts is measured, so a few long ones may be over-represented: it is an error only
+    if they would certainly end the run, or if most are too long. What tools and environments add to a prompt
+    is known only when they are opened, and is not counted.
 
     Args:
-        recipe: Of the run, or the suite.
-        model: Folder or hub name: its tokenizer counts.
+        recipe: The recipe of the run, or the suite.
+        model: Folder or hub name; its tokenizer counts.
         prompts: With their pictures, in the order in which they are asked.
-        total: Of which so many may not be left unscored: of a step, or of an evaluation.
-        further: What helps, beside a higher limit and smaller pictures.
+        total: Number of prompts that the unscored share refers to: those of a step, or of an evaluation.
+        further: What else helps, besides a higher limit and smaller pictures.
 
     Raises:
-        DataError: If more do not than may be unscored, or the tokenizer cannot be loaded.
+        DataError: If more prompts leave no room than may be unscored, or the tokenizer cannot be loaded.
     """
     chat, reader = load_reader(model, recipe.images)
     count = min(total, MEASURED)
@@ -74,7 +74,7 @@ def check_prompt_lengths(
 
 
 def _length(style: Style, sample: Sample, images: Sequence[bytes], chat: Chat, reader: PictureReader) -> int:
-    """Tokens of a prompt; 0 where a picture cannot be decoded, which its own turn reports."""
+    """Tokens of a prompt; 0 if a picture cannot be decoded, which its own turn will report."""
     try:
         pixels = [reader.read(data) for data in images]
     except DataError:

@@ -19,11 +19,11 @@ from vtune.verifiers.tags import answer, tagged
 def others_of(
     sample: Sample, samples: Mapping[str, Sample], portion: Sequence[Trajectory]
 ) -> list[tuple[Sample, Trajectory]]:
-    """Other questions of the source, to which something else is right, in the order of their ids; each once.
+    """Other questions of the source that have a different right answer, ordered by id, each once.
 
     Args:
-        sample: Whose pictures are to be exchanged.
-        samples: By id.
+        sample: The sample whose pictures are to be exchanged.
+        samples: All samples, by id.
         portion: Trajectories whose questions may lend their targets.
     """
     found: dict[str, tuple[Sample, Trajectory]] = {}
@@ -35,7 +35,7 @@ def others_of(
 
 
 def sampling_of(rollout: Rollout, sample: Sample, trajectory: Trajectory) -> Sampling:
-    """How the last turn was drawn: as long as a turn may be, and as far as the conversation had room."""
+    """How the last turn was sampled: up to the limit of a turn, and the room left in the conversation."""
     room = max(1, rollout.max_tokens - last_turn(trajectory))
     return Sampling(
         temperature=rollout.temperature,
@@ -45,7 +45,7 @@ def sampling_of(rollout: Rollout, sample: Sample, trajectory: Trajectory) -> Sam
 
 
 def turn_number(trajectory: Trajectory) -> int:
-    """The number of its last turn, as keys of draws count them."""
+    """The number of the last turn, as sampling keys count turns."""
     return sum(message.role == "assistant" for message in trajectory.messages) - 1
 
 
@@ -58,6 +58,6 @@ def asks_again(text: str, sample: Sample, completion: Completion) -> bool:
 
 
 def ended_with(trajectory: Trajectory, again: Regeneration, text: str) -> Trajectory:
-    """The conversation with another last turn, for its answer to be judged."""
+    """The conversation with another last turn, so that its answer can be judged."""
     ended = replace(trajectory, messages=(*again.kept, Message("assistant", text)), calls=(), reward=None)
     return replace(ended, answer=answer(ended.reply))

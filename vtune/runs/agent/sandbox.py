@@ -15,9 +15,9 @@ def sandbox_of(recipe: SandboxRecipe, *, sessions: int, runs_code: bool = True) 
     """The sandbox of a run.
 
     Args:
-        recipe: As the run's recipe says.
-        sessions: How many may be wanted at the same time; once they are, as many are kept ready.
-        runs_code: Whether any will be wanted; else nothing is started.
+        recipe: The section of the run's recipe.
+        sessions: How many may be needed at the same time; once code runs, this many are kept ready.
+        runs_code: Whether any will be needed; if not, nothing is started.
     """
     limits = Limits(seconds=recipe.seconds, memory_mb=recipe.memory_mb)
     return Sandbox(limits, isolation=recipe.isolation, decode=recipe.decode, warm=sessions, at_once=runs_code)
@@ -29,10 +29,10 @@ def needs_sandbox(sample: Sample) -> bool:
 
 
 def may_run_code(data: Iterable[str]) -> bool:
-    """Whether a row of data files needs a sandbox (see `needs_sandbox`); two of their columns are read.
+    """Whether any row of data files needs a sandbox (see `needs_sandbox`); only two columns are read.
 
     Raises:
-        DataError: If a file is missing or damaged, or is not one of samples.
+        DataError: If a file is missing or damaged, or does not hold samples.
     """
     batches = (batch for name in data for batch in scan_columns(Path(name), ["tools"], late=["environment"]))
     return any(

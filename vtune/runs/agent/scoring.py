@@ -23,22 +23,22 @@ async def draw_and_score(
 ) -> list[Trajectory]:
     """The scored trajectories, in the order of the jobs.
 
-    The judge works beside the conversations that still run: after the last one only its own scores, and what
-    is still in line, are waited for.
+    Scoring overlaps with the conversations that are still running: after the last one ends, only its own
+    scores and those still queued have to be waited for.
 
     Args:
-        agent: Draws.
+        agent: Generates.
         scorer: Scores.
         jobs: Conversations; their keys are distinct.
-        samples: Those of the jobs, in any order.
+        samples: The samples of the jobs, in any order.
         iou: As for `Scorer.score`.
         done: Called after each conversation.
         ended: Called with each conversation before it is scored.
-        waiting: Runs while scores are waited for that no conversation still hides.
+        waiting: Stopwatch that runs while only scores are waited for, and no conversation.
 
     Raises:
         DataError: If a job answers none of the samples.
-        RunFailed: If nothing is left that could draw, or a part of the user's is broken.
+        RunFailed: If nothing is left that could generate, or a user's part is broken.
     """
     scores: dict[tuple[int, ...], asyncio.Task[Trajectory]] = {}
     waiting = waiting or Stopwatch()

@@ -1,6 +1,6 @@
 """A model without local weights, behind an endpoint or a file of replies, as a run's policy.
 
-It is met before the run and opened, and of an endpoint the results say what it has cost.
+It is contacted before the run, then opened; for an endpoint, the results report what it has cost.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from vtune.schema.message import IMAGE, Message
 from vtune.schema.parquet import fingerprint
 
 HELLO = f"{IMAGE}Reply with the digit 1."
-"""Our text: any reply will do."""
+"""Our prompt: any reply will do."""
 SIDE = 56
-"""Pixels of the picture that goes with it."""
+"""Side of the picture that goes with it, in pixels."""
 LEDGER = "usage.jsonl"
 """The usage file in a run's folder."""
 
@@ -39,13 +39,13 @@ def kind_of(model: str, kind: Kind, *, questions: bool = False) -> Kind:
     requested.
 
     Args:
-        model: Its name.
-        kind: What was asked for.
-        questions: Whether the questions are known beforehand, as a file of replies needs it.
+        model: Name of the model.
+        kind: The kind that was asked for.
+        questions: Whether the questions are known beforehand, as a file of replies requires.
 
     Raises:
-        RecipeError: If vLLM was asked to draw for an endpoint or a file, the name is not of its form, or a
-            file was named where questions are not known.
+        RecipeError: If vLLM is to generate for an endpoint or a file, the name is malformed, or a file is
+            named where the questions are not known.
     """
     if is_scripted(model):
         if not questions or kind == "vllm":
@@ -68,10 +68,10 @@ def kind_of(model: str, kind: Kind, *, questions: bool = False) -> Kind:
 
 
 def check_model(model: str, served: Served, rollout: Rollout) -> None:
-    """Check, before anything is paid for, that a model can be reached.
+    """Check that a model can be reached, before anything has to be paid for.
 
     Raises:
-        DataError: If the tokenizer of a folder or a hub name cannot be loaded, or a file of replies not read.
+        DataError: If the tokenizer of a folder or hub name, or a file of replies, cannot be loaded.
         ServiceError: If an endpoint does not answer, or takes no pictures.
         RecipeError: If its key is not set.
     """
@@ -85,13 +85,13 @@ def check_model(model: str, served: Served, rollout: Rollout) -> None:
 
 
 def check_script(model: str, questions: Collection[str], rollouts: int, *, part: bool) -> None:
-    """Check that a file of replies has those to all questions; of what it has besides, one line tells.
+    """Check that a file of replies covers all questions; one line reports ids that match no question.
 
     Args:
         model: `scripted:FILE`.
         questions: Ids of the questions.
-        rollouts: Of each.
-        part: Whether the suite has more questions, which the file may be about as well.
+        rollouts: Rollouts per question.
+        part: Whether the suite has more questions, which the file may also cover.
 
     Raises:
         DataError: If the file cannot be read, or a rollout has no line.
@@ -105,7 +105,7 @@ def check_script(model: str, questions: Collection[str], rollouts: int, *, part:
 
 
 async def _meet(model: str, served: Served, rollout: Rollout) -> None:
-    # Who waits for a start is not to wait through every retry.
+    # A user who waits for the start should not wait through every retry.
     brief = served.model_copy(update={"retries": min(1, served.retries)})
     policy = ServedPolicy.of(PixelBudget(min_pixels=1, max_pixels=SIDE * SIDE), brief)
     out = io.BytesIO()
@@ -126,7 +126,7 @@ async def _meet(model: str, served: Served, rollout: Rollout) -> None:
 async def served_engine(
     model: str, served: Served, policy: ServedPolicy, rollout: Rollout, out: Path
 ) -> AsyncIterator[OpenAIEngine]:
-    """The engine of a model behind an endpoint, which records in `out` what its turns cost.
+    """The engine of a model behind an endpoint; records in `out` what its turns cost.
 
     Raises:
         RecipeError: If its key is not set.
@@ -141,7 +141,7 @@ async def served_engine(
 
 
 def endpoint_facts(model: str, served: Served, out: Path) -> dict[str, Any]:
-    """What results say of a model behind an endpoint: `url`, `model`, what its turns cost; else nothing."""
+    """What results report about an endpoint's model: `url`, `model`, cost of its turns; else nothing."""
     if not is_served(model):
         return {}
     address = address_of(model)
@@ -150,5 +150,5 @@ def endpoint_facts(model: str, served: Served, out: Path) -> dict[str, Any]:
 
 
 def script_facts(model: str) -> dict[str, str]:
-    """What an evaluation is known by, where a file has the replies: `script`, its SHA-256; else nothing."""
+    """What identifies a file of replies in an evaluation: `script`, its SHA-256; nothing for other models."""
     return {"script": fingerprint(Path(model.removeprefix(SCRIPTED)))} if is_scripted(model) else {}

@@ -30,9 +30,9 @@ class NoSettings(Strict):
 
 
 class ToolsRecipe(Open):
-    """What samples may offer besides `python`; null: not in this run.
+    """The tools that samples may offer besides `python`; null: not in this run.
 
-    A tool that a file under `uses` brings, or that has no key here, has a section under its own name.
+    A tool from a file under `uses`, or any other that has no key here, has a section under its own name.
     """
 
     zoom: ZoomRecipe | None = None
@@ -43,7 +43,7 @@ class ToolsRecipe(Open):
 
     @classmethod
     def sections(cls) -> Mapping[str, type[Strict]]:
-        """Name of a tool that is opened and has no key here -> its section."""
+        """Tool name -> its section, for tools that are opened and have no key here."""
         return {
             name: tool.recipe or NoSettings
             for name, tool in TOOLS.items()
@@ -58,7 +58,7 @@ class ToolsRecipe(Open):
 
 
 def sections_of(recipe: ToolsRecipe | None) -> Iterator[tuple[str, ToolPart, Any]]:
-    """(name, tool, its section) of every tool that a recipe uses."""
+    """(name, tool, its section) for every tool that a recipe uses."""
     for name, tool in TOOLS.items():
         section = _section(recipe, name)
         if section is not None:
@@ -66,7 +66,7 @@ def sections_of(recipe: ToolsRecipe | None) -> Iterator[tuple[str, ToolPart, Any
 
 
 def _section(recipe: ToolsRecipe | None, name: str) -> Any:
-    """What a recipe says of a tool; None where it says nothing, or the tool has no section."""
+    """A recipe's section for a tool; None if it has none, or the tool takes none."""
     tool = TOOLS[name]
     if recipe is None or tool.opened is None:
         return None
@@ -76,13 +76,13 @@ def _section(recipe: ToolsRecipe | None, name: str) -> Any:
 
 
 def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None, prompt: Style) -> None:
-    """See, before a run, that every tool that a sample offers can run, and that the policy is told of it; and
-    that its environment exists.
+    """Check, before a run, that every tool that a sample offers can run and that the prompt tells the policy
+    about it, and that the sample's environment exists.
 
     Raises:
-        RecipeError: If the recipe does not say how it runs, or its `rollout.prompt` says nothing of it.
-        DataError: If a sample lacks what a tool needs, e.g. cached results, or names no environment that
-            exists and gives what its verifier takes.
+        RecipeError: If the recipe does not configure a tool, or its `rollout.prompt` does not mention it.
+        DataError: If a sample lacks what a tool needs, e.g. cached results, or its environment does not exist
+            or does not provide what its verifier needs.
     """
     run = {name: (tool, section) for name, tool, section in sections_of(recipe)}
     for sample in samples:
@@ -115,9 +115,9 @@ def check_indexes(recipe: ToolsRecipe | None) -> None:
     """Check, before a run, that what its tools need exists, e.g. their indexes.
 
     Raises:
-        DataError: If something is not.
-        RecipeError: If a record of the web is asked for, and nobody asks the web, or it cannot be written.
-        MissingExtra: If pages are to be read, and what extracts their text is not installed.
+        DataError: If something is missing.
+        RecipeError: If a record of the web is asked for but no tool uses the web, or it cannot be written.
+        MissingExtra: If pages are to be read, and the package that extracts their text is not installed.
     """
     for name, tool, section in sections_of(recipe):
         if tool.check is None:
@@ -132,7 +132,7 @@ def check_indexes(recipe: ToolsRecipe | None) -> None:
 
 
 def check_encoders(recipe: ToolsRecipe | None) -> None:
-    """Check, before a run, that the devices exist that embed its queries here.
+    """Check, before a run, that the devices that embed its queries here exist.
 
     Raises:
         RecipeError: If one does not.
@@ -143,13 +143,13 @@ def check_encoders(recipe: ToolsRecipe | None) -> None:
 
 
 def check_asking(recipe: ToolsRecipe | None) -> None:
-    """See, before a run, that its tools have what they ask others with, or the records that are replayed.
+    """Check, before a run, that its tools have their keys and tokens, or the records to replay.
 
-    A search service is asked one question, as the judge is; what costs money is not.
+    A search service is sent one query, as the judge is; nothing that costs money is tried.
 
     Raises:
         RecipeError: If a key or token is not set.
-        DataError: If a record is not there.
+        DataError: If a record is missing.
         ServiceError: If a search service does not answer.
     """
     if recipe is None:
@@ -164,7 +164,7 @@ def check_asking(recipe: ToolsRecipe | None) -> None:
 
 
 def check_writers(recipe: ToolsRecipe | None, *, world: int) -> None:
-    """See, before a run of `world` processes, that only one writes the record of the web that it names.
+    """Check, before a run with `world` processes, that at most one writes the web record that it names.
 
     Raises:
         RecipeError: If several would.
@@ -192,15 +192,15 @@ def _check_web(recipe: ToolsRecipe) -> None:
 
 @asynccontextmanager
 async def tools_of(recipe: ToolsRecipe | None, record: Path) -> AsyncIterator[Toolbox]:
-    """The tools of a run, open.
+    """The tools of a run, opened.
 
     Args:
-        recipe: As the run's recipe says; null: no tool but code.
-        record: JSONL file for what the web says; one per process.
+        recipe: The section of the run's recipe; null: no tool but code.
+        record: JSONL file for the answers of the web; one per process.
 
     Raises:
         RecipeError: If a key or token is not set.
-        DataError: If an index is not there or not complete.
+        DataError: If an index is missing or incomplete.
         MissingExtra: If the index needs a package that is not installed.
     """
     async with AsyncExitStack() as stack:

@@ -9,12 +9,12 @@ from vtune.tools import INVALID, NONE, TOOLS
 
 
 def unknown_tools(trajectories: Iterable[Trajectory]) -> set[str]:
-    """Names of tools in calls that are not among those here; acts in an environment bear its name."""
+    """Names of tools in calls that do not exist here; acts in an environment carry the environment's name."""
     names = {call.tool for one in trajectories for call in one.calls} - {INVALID, NONE}
     return {name for name in names if name not in TOOLS and name not in ENVIRONMENTS}
 
 
 def warn_of(names: Iterable[str]) -> None:
-    """A line for each of these tools."""
+    """Print one warning for each of these tools."""
     for name in sorted(names):
         say(f"warning: there is no tool {name!r} here; its calls are read as recorded")

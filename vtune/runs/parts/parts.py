@@ -26,11 +26,11 @@ ROOMS: Mapping[Kind, str] = {
     "evidence": "vtune.reward.evidence_judge",
     "reward": "vtune.reward.part",
 }
-"""Kind -> the module that has its table."""
+"""Kind -> the module that has its registry."""
 
 
 def contract_of(kind: Kind) -> Callable[[str], list[Check]]:
-    """What is promised by a part of a kind, given its name; loaded when it is asked for: some need torch."""
+    """The check for parts of a kind, which takes a name; imported on demand, since some need torch."""
     contract: Callable[[str], list[Check]] = getattr(
         import_module(f"vtune.runs.parts.checks.{kind}"), f"check_{kind}"
     )
@@ -38,13 +38,13 @@ def contract_of(kind: Kind) -> Callable[[str], list[Check]]:
 
 
 def list_parts(paths: Sequence[Path]) -> dict[str, Any]:
-    """All parts, ours and those of a user's files, or of the files that recipes or suites name.
+    """All parts: ours, and those in a user's files or in the files that recipes or suites name.
 
     Returns:
-        `parts`, an entry each: `kind`, `name`, `about` (a line) and `file` (None: ours).
+        `parts`, one entry each: `kind`, `name`, `about` (one line) and `file` (None: ours).
 
     Raises:
-        RecipeError: If a file cannot be used, or a recipe names none.
+        RecipeError: If a file cannot be used, or a recipe names no files.
     """
     rooms = {kind: import_module(room) for kind, room in ROOMS.items()}
     theirs = {part: file.path for file in use(_files(paths)) for part in file.parts}
@@ -59,16 +59,16 @@ def list_parts(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def check_parts(paths: Sequence[Path]) -> dict[str, Any]:
-    """Try what the parts of a user's files promise, or those of the files that recipes or suites name.
+    """Test the promises of parts in a user's files, or in the files that recipes or suites name.
 
-    All files are loaded before the first is tried: a part of one may name a part of another.
+    All files are loaded before the first part is tested: a part of one may name a part of another.
 
     Returns:
         `ok`, `files`, each with its `file` and `sha256`, and `parts`: `kind`, `name`, `about`, `file` and
-        `checks`, each with its `name`, whether it is `ok`, what was `found`, and its `fix` where it is not.
+        `checks`, each with its `name`, whether it is `ok`, what was `found`, and its `fix` if it is not ok.
 
     Raises:
-        RecipeError: If a file cannot be used, or a recipe names none.
+        RecipeError: If a file cannot be used, or a recipe names no files.
     """
     for room in ROOMS.values():
         import_module(room)
@@ -83,13 +83,13 @@ def check_parts(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
-    """The files of Python that are given, or that what is given names."""
+    """The given Python files, and those that the given recipes name."""
     named = [_named(path) if path.suffix in (".yaml", ".yml") else [path] for path in paths]
     return [file for files in named for file in files]
 
 
 def _named(recipe: Path) -> list[Path]:
-    """The files under `uses` of a recipe or suite itself; a suite's agent is a file of its own."""
+    """The files under `uses` in a recipe or suite; the agent of a suite is a separate file."""
     values = read_values(recipe)
     named = values.get("uses") if isinstance(values, dict) else None
     if not isinstance(named, list) or not named or not all(isinstance(file, str) for file in named):

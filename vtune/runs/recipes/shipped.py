@@ -21,14 +21,14 @@ PACKAGES = {
     "agent": "recipes.agents",
     "group": "eval_suites.groups",
 }
-"""Kind -> the package in `vtune` that its files ship in: the folder says which kind a file is."""
+"""Kind -> the package in `vtune` that its files ship in: the folder determines the kind of a file."""
 
 
 LAUNCH = "launch"
-"""Kind of the files that start vtune on a cluster; in `recipes/launch`, called by their full names."""
+"""Kind of the files that start vtune on a cluster; in `recipes/launch`, named by their full file names."""
 
 _SENTENCE = re.compile(r"(?<!\bal)\.\s+(?=[A-Z0-9`])")
-"""Where one ends and another begins."""
+"""The boundary between two sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def shipped_recipes() -> list[Shipped]:
 
 
 def shipped_files() -> list[Shipped]:
-    """Every file that can be copied: the recipes, and what starts vtune on a cluster."""
+    """Every file that can be copied: the recipes, and the files that start vtune on a cluster."""
     return [*_all(), *_launch()]
 
 
@@ -71,7 +71,7 @@ def find_shipped(name: str) -> Shipped:
 
 
 def copy_recipe(name: str, target: Path) -> Path:
-    """Copy a shipped file to a file or into a folder; return where it went.
+    """Copy a shipped file to a file or into a folder; return its new path.
 
     Raises:
         RecipeError: If nothing of that name ships, or the target exists.
@@ -100,7 +100,7 @@ def _all() -> Iterator[Shipped]:
 
 
 def _first_sentence(path: Path) -> str:
-    """Of the comment at the top of a file, which may go over several lines; empty where there is none."""
+    """First sentence of the comment at the top of a file, over several lines if need be; empty if none."""
     lines = itertools.dropwhile(_is_shebang, path.read_text(encoding="utf-8").splitlines())
     prose = itertools.takewhile(lambda line: line.startswith("# ") and line[2] != " ", lines)
     text = " ".join(line.removeprefix("# ") for line in prose)

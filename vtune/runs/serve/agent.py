@@ -33,16 +33,16 @@ from vtune.schema.message import Message
 from vtune.schema.trajectory import Trajectory
 
 SEED = 0
-"""Of draws, ours: an agent has no seed, and which request comes first is chance."""
+"""Sampling seed, ours: an agent has no seed, and the order of requests is random anyway."""
 
 GONE = Response()
-"""What whoever hung up does not read."""
+"""Response to a client that has hung up, so nobody reads it."""
 
 T = TypeVar("T")
 
 
 def read_agent(name: str, overrides: list[str]) -> AgentRecipe:
-    """The settings of a shipped agent by its name, or of any by its path.
+    """The settings of a shipped agent by name, or of any agent by path.
 
     Raises:
         RecipeError: If there is no such file, a section is wrong, or it does not say which tools it offers.
@@ -67,21 +67,21 @@ def run_agent(
     out: Path,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM; conversations under way get a while to end.
+    """Serve until SIGINT or SIGTERM; running conversations get some time to finish.
 
     Args:
-        settings: How conversations are drawn.
+        settings: How conversations are generated.
         model: Folder or hub name, or `openai:URL#model`.
-        at: Where it listens, and what it takes there.
-        name: By which clients call the agent.
-        content: What of a conversation is given back.
-        kind: What draws.
-        out: Folder for what the web says, and what an endpoint's turns cost.
+        at: Where it listens, and what it accepts there.
+        name: The name by which clients call the agent.
+        content: What part of a conversation is returned.
+        kind: The kind of engine.
+        out: Folder for the answers of the web, and the cost of an endpoint's turns.
         ready: Called with `url`, `token` (whether one is needed) and what /health reports, once it listens.
 
     Raises:
-        VtuneError: If the agent cannot be run so, `out` cannot be written, there is no token where one is
-            needed, or the address cannot be had.
+        VtuneError: If the agent cannot run like this, `out` cannot be written, a required token is missing,
+            or the address cannot be bound.
     """
     check_token(at.host, at.token)
     check_folder_output(out)
@@ -106,7 +106,7 @@ def run_agent(
 
 
 class _Serving:
-    """Where and for whom it is served."""
+    """Where the agent is served, and for whom."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ async def _serve(
 ) -> None:
     policy = load_fixed(settings, model, kind=kind)
     look = black if settings.call_images == "black" else None
-    # Apart: who else asks has no part in what is drawn.
+    # Conversations are seeded separately: other clients' requests do not affect what is generated.
     opening = open_fixed(settings, policy, model, out, kind=kind, observation_transform=look)
     async with opening as agent:
         service = AgentService(agent, policy.pictures, settings, name=name, content=content)
@@ -144,14 +144,14 @@ async def _serve(
 
 
 class AgentService:
-    """Holds conversations for requests, as many at a time as the agent has room for; the others wait.
+    """Runs conversations for requests, as many at a time as the agent has room for; the others wait.
 
     Args:
-        agent: Open.
-        pictures: Its eyes.
-        settings: With which it was opened.
-        name: By which clients call it.
-        content: What of a conversation is given back.
+        agent: An open agent.
+        pictures: Its picture reader.
+        settings: The settings that it was opened with.
+        name: The name by which clients call it.
+        content: What part of a conversation is returned.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class AgentService:
         self._waiting = 0
 
     def health(self) -> dict[str, Any]:
-        """What it is, and how many conversations and sandbox sessions live."""
+        """What it is, and the numbers of conversations and of live sandbox sessions."""
         return {
             "status": "ok",
             "model": self._name,
@@ -179,14 +179,14 @@ class AgentService:
         }
 
     def models(self) -> dict[str, Any]:
-        """The one model that there is, in OpenAI's form."""
+        """The only model, in OpenAI's form."""
         return {"object": "list", "data": [self.model(self._name)]}
 
     def model(self, name: str) -> dict[str, Any]:
-        """The same by its name.
+        """The model, looked up by name.
 
         Raises:
-            UnknownModel: If it is that of another one.
+            UnknownModel: If the name is not that of this model.
         """
         self._check_name(name)
         return {"id": self._name, "object": "model", "created": 0, "owned_by": "vtune"}
@@ -197,8 +197,8 @@ class AgentService:
         Raises:
             UnknownModel: If it asks for another model.
             TooLong: If the agent has no room for it.
-            DataError: If a picture of it cannot be read.
-            ServiceError: If something here failed: engine, sandbox or tool.
+            DataError: If one of its pictures cannot be read.
+            ServiceError: If something failed here: engine, sandbox or tool.
         """
         self._check_name(asked.model)
         for number, data in enumerate(asked.images):
@@ -230,7 +230,7 @@ class AgentService:
         return trajectory
 
     def _check_length(self, failed: Trajectory) -> None:
-        """Check that what failed did not do so because the prompt left no room for a reply."""
+        """Check that the reason for a failure is not a prompt that leaves no room for a reply."""
         prompt, most = len(failed.token_ids), self._settings.rollout.max_tokens
         if prompt >= most and not any(failed.loss_mask):
             raise TooLong(
@@ -253,7 +253,7 @@ class AgentService:
 
 
 class UnknownModel(DataError):
-    """A request for a model that is not here."""
+    """A request for a model that does not exist here."""
 
 
 class TooLong(DataError):
@@ -265,8 +265,8 @@ def app_of(service: AgentService, *, token: str | None, max_bytes: int) -> ASGIA
 
     Args:
         service: Answers while its agent is open.
-        token: What requests have to carry; None lets all in.
-        max_bytes: Of one request.
+        token: Required in every request; None accepts all requests.
+        max_bytes: Size limit of a request.
     """
     app = FastAPI(title="vtune agent")
     bodies = Bodies()
@@ -305,7 +305,7 @@ def app_of(service: AgentService, *, token: str | None, max_bytes: int) -> ASGIA
 
     @app.exception_handler(VtuneError)
     async def refused(_: Request, error: VtuneError) -> Response:
-        # The rest of such a body is not read.
+        # The rest of a rejected body is not read.
         headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
         return Packed(error_body(error), status_of(error), headers)
 
@@ -313,7 +313,7 @@ def app_of(service: AgentService, *, token: str | None, max_bytes: int) -> ASGIA
 
 
 async def while_there(receive: Receive, work: Coroutine[Any, Any, T]) -> T | None:
-    """What work comes to; None where whoever asked has gone: then it is cancelled, and has ended."""
+    """The result of some work; None if the client disconnects: the work is then cancelled and has ended."""
     task = asyncio.create_task(work)
     watch = asyncio.create_task(_gone(receive))
     try:
@@ -330,7 +330,7 @@ async def _gone(receive: Receive) -> None:
 
 
 async def _ended(task: "asyncio.Task[Any]") -> None:
-    """Cancel what still runs, and wait until it has ended."""
+    """Cancel a task if it is still running, and wait until it has ended."""
     if not task.done():
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -338,7 +338,7 @@ async def _ended(task: "asyncio.Task[Any]") -> None:
 
 
 _CODES = {UnknownModel: "model_not_found", TooLong: "context_length_exceeded"}
-"""OpenAI's, by which clients know what to do."""
+"""OpenAI's error codes, which clients react to."""
 
 
 def status_of(error: VtuneError) -> int:
@@ -353,7 +353,7 @@ def status_of(error: VtuneError) -> int:
 
 
 def error_body(error: VtuneError) -> dict[str, Any]:
-    """An error in OpenAI's form, with where it is and what to do."""
+    """An error in OpenAI's form, with its place and the remedy."""
     code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
     return _body(status_of(error), error.what, error.fix, param=error.where or None, code=code)
 

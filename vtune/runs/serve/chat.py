@@ -17,10 +17,10 @@ from vtune.schema.trajectory import Call, Trajectory
 from vtune.verifiers.exact import NAME as EXACT
 
 Content = Literal["turn", "answer"]
-"""What is given back: the whole last turn of the policy, or only its answer where there is exactly one."""
+"""What is returned: the policy's complete last turn, or only its answer if there is exactly one."""
 
 PICTURES = 64
-"""In one request at most, ours."""
+"""Pictures per request at most, ours."""
 
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
@@ -33,9 +33,8 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
     "audio": (),
 }
-"""Keys that would change what comes back, and the values that do not; null never does. Temperature, limits
-and the like are the agent's own: a request does not change them, and `vtune.settings` of the answer says
-them."""
+"""Keys that would change the reply, with the values that do not; null never does. The agent has its own
+temperature, limits and so on, which a request cannot change; `vtune.settings` in the reply lists them."""
 
 _ROLES: Mapping[str, Literal["system", "user", "assistant"]] = {
     "system": "system",
@@ -47,7 +46,7 @@ _ROLES: Mapping[str, Literal["system", "user", "assistant"]] = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request asks for."""
+    """A chat request."""
 
     model: str
     messages: tuple[Message, ...]
@@ -55,14 +54,14 @@ class Asked:
     """Encoded, in the order of their marks."""
     stream: bool
     stream_usage: bool
-    """Whether the stream ends with what was used."""
+    """Whether the stream ends with the token usage."""
 
 
 def read_request(request: Any) -> Asked:
-    """A chat request.
+    """Parse a chat request.
 
     Raises:
-        DataError: Naming the key and the remedy.
+        DataError: If it cannot be used; names the key and the remedy.
     """
     if not isinstance(request, dict):
         raise DataError("the request is not a JSON object", fix='send {"model": "…", "messages": […]}')
@@ -145,7 +144,7 @@ def _picture(given: Any, where: str) -> bytes:
 
 
 def sample_of(asked: Asked, number: int, *, tools: Sequence[str], answer_in: str | None) -> Sample:
-    """The sample that a request is put as; its ground truth is unknown, and never asked for."""
+    """The sample for a request; its ground truth is unknown and never used."""
     return Sample(
         id=f"request/{number}",
         source="requests",
@@ -164,10 +163,10 @@ def completion_of(
     """A conversation as a chat completion: its last turn, or its answer; all of it under `vtune`.
 
     Args:
-        trajectory: As it ended.
-        model: As clients call the agent.
-        content: What of it is given back.
-        settings: With which it was drawn.
+        trajectory: The finished conversation.
+        model: The name by which clients call the agent.
+        content: What part of it is returned.
+        settings: The settings that it was generated with.
     """
     turns = [message.content for message in trajectory.messages if message.role == "assistant"]
     text = turns[-1] if turns else ""
@@ -204,7 +203,7 @@ def completion_of(
 
 
 def _usage(trajectory: Trajectory) -> dict[str, int] | None:
-    """Tokens: what the policy wrote, and all else of the conversation; None where nobody here sees them."""
+    """Tokens that the policy wrote, and all others of the conversation; None if they are not known here."""
     if not trajectory.token_ids:
         return None
     total, written = len(trajectory.token_ids), sum(trajectory.loss_mask)
@@ -225,14 +224,14 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def _shown(picture: Picture) -> dict[str, Any]:
-    """What a picture was; its bytes the client has, or they are cut out of those."""
+    """Metadata of a picture; the client has the bytes, or those that it was cropped from."""
     width, height = size_of(picture.data or b"")
     seen = None if picture.seen is None else list(picture.seen)
     return {"origin": picture.origin, "width": width, "height": height, "seen": seen}
 
 
 def events_of(completion: Mapping[str, Any], *, usage: bool) -> bytes:
-    """A completion as server-sent events: all of its text at once, for the answer is its last turn."""
+    """A completion as server-sent events, with the text all at once: only the last turn is returned."""
     (choice,) = completion["choices"]
     head = {key: completion[key] for key in ("id", "created", "model")}
     head["object"] = "chat.completion.chunk"

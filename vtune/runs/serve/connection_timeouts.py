@@ -5,27 +5,26 @@ import asyncio
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 IDLE = 75
-"""Seconds after which a connection that was answered and asks no more is closed; ours: longer than many a
-training step."""
+"""Seconds after which an idle connection is closed; ours: longer than many a training step."""
 
 HEAD = 10.0
 """Seconds from a connection, or the first byte of a further request, to the end of its headers; ours."""
 
 HEAD_BYTES = 2**16
-"""Of the headers of one request, ours: uvicorn's parser for HTTP has no limit of its own."""
+"""Size limit for the headers of one request, ours: uvicorn's HTTP parser has no limit."""
 
 BODY, BODY_BYTES = 20.0, 2**18
-"""Seconds that a body may take, and bytes for each of which it gets one more; ours: networks are faster."""
+"""Seconds that a body may take, plus one more for each this many bytes; ours: networks are faster."""
 
 TAKEN = 30.0
-"""Seconds that whoever asked has to take what was answered; ours."""
+"""Seconds in which a client has to take its response; ours."""
 
 CONNECTIONS = 2048
-"""At a time, ours. A further one closes that which has been silent longest, and if all are busy, itself."""
+"""Open at a time, ours. Another one closes the one idle the longest; if all are busy, it is closed itself."""
 
 
 class TimeoutProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, which alone would wait forever for the rest of a request."""
+    """uvicorn's protocol, which by itself would wait forever for the rest of a request."""
 
     head_s = HEAD
     body_s = BODY
@@ -38,14 +37,14 @@ class TimeoutProtocol(HttpToolsProtocol):
     _deadline: asyncio.TimerHandle | None = None
     _untaken: asyncio.TimerHandle | None = None
     _head = 0
-    """Bytes of headers so far; -1 from their end to that of the request."""
+    """Bytes of headers so far; -1 from the end of the headers to the end of the request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Make room if there is none, and expect a request."""
         super().connection_made(transport)
         self.silent_since = self.loop.time()
         if len(self.connections) > self.most:
-            # In the order of their coming; who waits for an answer stays.
+            # Oldest first; connections that wait for a response are kept.
             silent = (one for one in self.connections if isinstance(one, TimeoutProtocol) and one.is_silent)
             oldest = min(silent, key=lambda one: one.silent_since, default=self)
             oldest.transport.abort()
@@ -53,11 +52,11 @@ class TimeoutProtocol(HttpToolsProtocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether nobody waits for an answer on it."""
+        """Whether no response is pending on the connection."""
         return self.cycle is None or self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
-        """Read what came; the clock runs from the first byte of a request."""
+        """Process incoming data; the clock starts at the first byte of a request."""
         if self._head >= 0:
             if self._head == 0 and self._deadline is None:
                 self._expect(self.head_s)
@@ -67,7 +66,7 @@ class TimeoutProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def on_headers_complete(self) -> None:
-        """Expect the body within a time that its length gives."""
+        """Allow the body a time that depends on its length."""
         self._head = -1
         sizes = [value for name, value in self.headers if name == b"content-length"]
         size = int(sizes[0]) if sizes and sizes[0].isdigit() else 0
@@ -75,37 +74,37 @@ class TimeoutProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Expect nothing until something comes."""
+        """Wait without a deadline until more data comes."""
         self._head = 0
         self._expect(None)
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Note the time: what was answered is silent until it asks again."""
+        """Note the time: from now on the connection is silent until the next request."""
         self.silent_since = self.loop.time()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """Expect what was answered to be taken."""
+        """Start the deadline for the client to take its response."""
         super().pause_writing()
         self._untaken = self.loop.call_later(self.taken_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It was taken."""
+        """Cancel that deadline: the client took the data."""
         super().resume_writing()
         if self._untaken is not None:
             self._untaken.cancel()
             self._untaken = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Expect nothing any more."""
+        """Cancel all deadlines."""
         self._expect(None)
         super().connection_lost(exc)
         if self._untaken is not None:
             self._untaken.cancel()
 
     def _expect(self, seconds: float | None) -> None:
-        """Close the connection in this many seconds, instead of when it was to be closed before."""
+        """Close the connection after this many seconds; replaces any earlier deadline."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)

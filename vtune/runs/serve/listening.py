@@ -12,41 +12,41 @@ from vtune.errors import RecipeError
 from vtune.runs.serve.connection_timeouts import IDLE, TimeoutProtocol
 
 GRACE = 15
-"""Seconds that requests under way get when the service is told to stop; ours."""
+"""Seconds that running requests get when the service is told to stop; ours."""
 
 BACKLOG = 2048
-"""Connections that may wait to be taken; uvicorn's own."""
+"""Connections that may wait to be accepted; uvicorn's own default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """Where a service listens, and what it takes there."""
+    """Where a service listens, and what it accepts there."""
 
     host: str
     """Name or address."""
     port: int
     """0 picks a free one."""
     token: str | None
-    """What requests must carry; needed where others than this machine can reach the service."""
+    """Required in every request; needed if other machines can reach the service."""
     max_bytes: int
-    """Of one request."""
+    """Size limit of a request."""
 
 
 async def serve_until_stopped(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
+    """Serve until SIGINT or SIGTERM; running requests are answered first.
 
     Args:
-        app: What answers.
-        listener: Where requests come in.
-        ready: Called before the first one is answered.
+        app: Answers the requests.
+        listener: The listening socket.
+        ready: Called before the first request is answered.
     """
     server = uvicorn.Server(
         uvicorn.Config(
             app,
             log_level="warning",
             access_log=False,
-            proxy_headers=False,  # nobody asks where a request came from
-            lifespan="off",  # what a service needs ends with its function, however the server ends
+            proxy_headers=False,  # the client's address is not used
+            lifespan="off",  # the service's own function cleans up, however the server ends
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=IDLE,
             http=TimeoutProtocol,
@@ -57,7 +57,7 @@ async def serve_until_stopped(app: ASGIApp, listener: socket.socket, ready: Call
     def stop(*_: object) -> None:
         server.should_exit = True
 
-    # uvicorn sends itself the signal again when all is done; to be told to stop is how a service ends well.
+    # uvicorn re-raises the signal when it has shut down, but a signal is how a service ends normally.
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ready()
@@ -68,7 +68,7 @@ async def serve_until_stopped(app: ASGIApp, listener: socket.socket, ready: Call
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where clients find what listens."""
+    """The URL at which clients reach a listening socket."""
     name, number = listener.getsockname()[:2]
     return f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
 
@@ -79,14 +79,14 @@ def listen(host: str, port: int, *, options: str = "--port (0 picks a free one) 
     Args:
         host: Name or address.
         port: 0 picks a free one.
-        options: That name another address, for the remedy.
+        options: Options that change the address, for the remedy.
 
     Raises:
-        RecipeError: If the address cannot be had.
+        RecipeError: If the address cannot be bound.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # The protocol is named: asyncio turns Nagle's algorithm off only where it is, and that costs 40 ms.
+        # Name the protocol: otherwise asyncio does not turn off Nagle's algorithm, which costs 40 ms.
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)

@@ -20,7 +20,7 @@ from vtune.runs.interpreter import responsive
 from vtune.runs.serve.listening import Binding, listen, serve_until_stopped, url_of
 
 SHORTEST_TOKEN = 16
-"""Characters; ours: what is shorter can be guessed."""
+"""Characters; ours: anything shorter can be guessed."""
 
 
 def run_rewards(
@@ -30,16 +30,16 @@ def run_rewards(
     recipe: str | None,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
+    """Serve until SIGINT or SIGTERM; running requests are answered first.
 
     Args:
-        at: Where it listens, and what it takes there.
+        at: Where it listens, and what it accepts there.
         workers: Processes that verify.
-        recipe: Its reward section scores requests that bring none, its judge is asked (see `read_reward`).
+        recipe: Its reward section scores requests that bring none, with its judge (see `read_reward`).
         ready: Called with `url`, `token` (whether one is needed), and what /health reports, once it listens.
 
     Raises:
-        RecipeError: If there is no token where one is needed, it is too short, or the address cannot be had.
+        RecipeError: If a required token is missing or too short, or the address cannot be bound.
     """
     check_token(at.host, at.token)
     service = Service(None if recipe is None else read_reward(recipe), workers=workers)
@@ -57,15 +57,15 @@ async def _serve(service: Service, app: ASGIApp, listener: socket.socket, ready:
 
 
 def _is_this_machine(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
+    """Whether only this machine can reach the address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False  # a name, which may mean anything
+        return False  # a host name may resolve to anything
 
 
 def check_token(host: str, token: str | None) -> None:
-    """Check that strangers are kept out.
+    """Check that strangers cannot use the service.
 
     Raises:
         RecipeError: If others can reach `host` and there is no token, or it is too short.
@@ -97,7 +97,7 @@ def read_token(file: Path) -> str:
 
 
 class Rewarded(Strict):
-    """What a service reads of a recipe or a suite."""
+    """The part of a recipe or suite that a service reads."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

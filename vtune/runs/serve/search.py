@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from vtune.tools.dense import DenseIndex
 
 TOP_K = 100
-"""Results of one question at most; ours."""
+"""Results per query at most; ours."""
 
 ASKED = "POST /search, POST /retrieve, POST /images or GET /health"
-"""What a service answers."""
+"""The requests that the service answers."""
 
 GONE = Response()
-"""What whoever hung up does not read."""
+"""Response to a client that has hung up, so nobody reads it."""
 
 
 def run_search(
@@ -49,20 +49,20 @@ def run_search(
     min_score: float | None,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
+    """Serve until SIGINT or SIGTERM; running requests are answered first.
 
     Args:
-        passages: Index for POST /search; None answers none.
-        pictures: Index for POST /images; None answers none.
-        at: Where it listens, and what it takes there.
-        threads: Questions that are answered at the same time.
-        encoders: What embeds queries and pictures.
-        min_score: Pictures that score less are not found; None: `MIN_SCORE`.
+        passages: Index for POST /search; None: not served.
+        pictures: Index for POST /images; None: not served.
+        at: Where it listens, and what it accepts there.
+        threads: Queries that are answered at the same time.
+        encoders: Models that embed queries and pictures.
+        min_score: Pictures with a lower score are not returned; None: `MIN_SCORE`.
         ready: Called with `url`, `token` (whether one is needed) and what /health reports, once it listens.
 
     Raises:
-        RecipeError: If there is nothing to serve, no token where one is needed, or the address cannot be had.
-        DataError: If an index is not complete.
+        RecipeError: If there is nothing to serve, a required token is missing, or the address is unusable.
+        DataError: If an index is incomplete.
     """
     check_token(at.host, at.token)
     service = SearchService(passages, pictures, threads=threads, encoders=encoders, min_score=min_score)
@@ -74,23 +74,23 @@ def run_search(
 
 @dataclass(frozen=True, slots=True)
 class Encoders:
-    """Where the models are now that embedded indexes."""
+    """Where the models that embedded the indexes are now."""
 
     passages: str | None = None
-    """Folder or hub name; None: as the index says."""
+    """Folder or hub name; None: as recorded in the index."""
     pictures: str | None = None
     device: Device | None = None
-    """Of all; None: the CPU."""
+    """Device for all of them; None: the CPU."""
 
     def of(self, model: str | None, facts: Mapping[str, Any]) -> IndexEncoder | None:
-        """What an index is opened with; a device alone is nothing to one that no model embedded."""
+        """The encoder to open an index with; a device alone means nothing to an index without a model."""
         if model is None and (self.device is None or facts.get("encoder") is None):
             return None
         return IndexEncoder(model=model, device=self.device or "cpu")
 
 
 class SearchService:
-    """Answers questions about its indexes; reading them takes threads, not the event loop."""
+    """Answers queries to its indexes; reading them uses threads, not the event loop."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class SearchService:
         self._room = asyncio.Semaphore(threads)
 
     def health(self) -> dict[str, Any]:
-        """What it can search; None where it cannot."""
+        """What it can search; None for an index that it does not have."""
         return {
             "status": "ok",
             "passages": None if self._passages is None else self._passages.passages,
@@ -137,7 +137,7 @@ class SearchService:
         """Passages for {"query", "top_k"}.
 
         Raises:
-            DataError: If it is not a question.
+            DataError: If the request is malformed.
         """
         index = self._index()
         query, top_k = _field(asked, "query"), _top_k(asked)
@@ -177,7 +177,7 @@ class SearchService:
         """Matches for {"picture": base64, "top_k"}.
 
         Raises:
-            DataError: If it is not a question.
+            DataError: If the request is malformed.
         """
         if self._pictures is None:
             raise DataError("there is no index of pictures here", fix="start the service with --pictures")
@@ -208,9 +208,9 @@ def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGI
     """The ASGI application of a service.
 
     Args:
-        service: What answers.
-        token: What requests have to carry; None lets all in.
-        max_bytes: Of one request.
+        service: Answers the queries.
+        token: Required in every request; None accepts all requests.
+        max_bytes: Size limit of a request.
     """
     app = FastAPI(title="vtune search service")
     bodies = Bodies()
@@ -244,7 +244,7 @@ def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGI
 
     @app.exception_handler(VtuneError)
     async def refused(_: Request, error: VtuneError) -> Response:
-        # The rest of such a body is not read.
+        # The rest of a rejected body is not read.
         headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
         return Packed(_error_body(error), 503 if isinstance(error, Busy) else 422, headers)
 

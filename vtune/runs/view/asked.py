@@ -20,46 +20,46 @@ from vtune.view.index import Index
 from vtune.view.place import stamp
 
 QUESTIONS = "questions"
-"""Files of the index that hold what samples ask."""
+"""Files of the index that hold the questions of samples."""
 FORM = 3
-"""Of these files: others are read anew."""
+"""Version of these files: other versions are built again."""
 ROWS = 1024
-"""Samples that are written at a time (ours)."""
+"""Samples written at a time (ours)."""
 
 _COLUMNS = pa.schema([("id", pa.string()), ("asked", pa.string())])
-"""`asked`: what `question_of` says, as JSON."""
+"""`asked`: the result of `question_of`, as JSON."""
 
 
 class Asked:
-    """What the samples of a place ask.
+    """The questions of the samples of a place.
 
-    The data are read when the first sample is asked for: lists of trajectories need none of it.
+    The data is read when the first sample is asked for: lists of trajectories do not need it.
 
     Args:
-        source: The data; None where none are known.
-        index: Of the place: in its folder is what was read.
-        why: Why none are known.
+        source: The data; None if unknown.
+        index: The index of the place; its folder caches what was read.
+        why: Why the data is unknown.
     """
 
     def __init__(self, source: Source | None, index: Index, why: str = "") -> None:
         self._source = source
         self._index = index
         self.why_not = why
-        """Why nothing is known of any sample; empty where that is not so, or nobody has asked."""
-        # A page asks several things at once, each in a thread of its own.
+        """Why no sample is known; empty if samples are known, or none was asked for yet."""
+        # A page sends several requests at once, each handled in its own thread.
         self._lock = threading.Lock()
         self._table: pa.Table | None = None
 
     @property
     def has_source(self) -> bool:
-        """Whether the data are known."""
+        """Whether the data is known."""
         return self._source is not None
 
     def of(self, sample: str) -> Mapping[str, Any] | None:
-        """What `question_of` says of a sample; None where the data do not hold it.
+        """The result of `question_of` for a sample; None if the data does not hold it.
 
         Raises:
-            DataError: If what was kept is damaged.
+            DataError: If the cache is damaged.
         """
         with self._lock:
             if self._table is None:
@@ -101,10 +101,10 @@ class Asked:
         return written
 
     def _written(self, file: Path, source: Source) -> pa.Table:
-        """What samples ask, once it is in a file.
+        """Write the questions of all samples to a file.
 
-        It is mapped before the file has its name: from then on another process, which reads other data, may
-        remove it.
+        The file is mapped before it gets its final name: from then on another process, which reads other
+        data, may remove it.
         """
         with atomic_file(file, option=None) as partial:
             with (

@@ -15,22 +15,22 @@ from vtune.report.values import cell
 from vtune.schema.audit import NAME, read_audit
 
 JUDGED = ("n", "agree", "kappa", "both", "first_only", "second_only", "neither")
-"""Numbers of an agreement that have a column."""
+"""Numbers of an agreement that get a column."""
 HEADS = ("n", "agree", "kappa", "yes, yes", "yes, no", "no, yes", "no, no")
 
 DEPENDENT = "right and dependent, of all"
-"""What a headline calls answers that change with the pictures, before the name of the exchange."""
+"""Prefix of a headline for answers that change with the pictures; the exchange's name follows."""
 
 Table = dict[str, Any]
 
 
 def audited_tables(folder: Path) -> Iterator[Table]:
-    """What calls showed, what they were good for, right answers with other pictures, the judge against the
-    exchange, judges against boxes, the shares that a perfect judge would have seen, and what people say of
-    verifiers.
+    """What calls showed and what they were worth, right answers with other pictures, the judge compared with
+    the exchange, judges with boxes, the shares that a perfect judge would have found, and people's verdicts
+    on verifiers.
 
     Raises:
-        DataError: If what was kept cannot be read.
+        DataError: If the stored audit cannot be read.
     """
     audit = read_audit(folder)
     try:
@@ -50,12 +50,12 @@ def audited_tables(folder: Path) -> Iterator[Table]:
 
 
 def dependent_shares(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Name of a headline -> how many of all answers are right, and not right any more with other pictures.
+    """Name of a headline -> share of all answers that are right, but no longer right with other pictures.
 
-    One for each exchange of the pictures that calls showed; none where no answer was drawn again.
+    One entry for each exchange of the pictures that calls showed; empty if no answer was regenerated.
 
     Raises:
-        DataError: If what was kept cannot be read.
+        DataError: If the stored audit cannot be read.
     """
     exchanges = read_audit(folder).get("counterfactual", {}).get("exchanges", {})
     try:
@@ -142,7 +142,7 @@ def _judges(judges: Mapping[str, Any]) -> Table:
 
 
 def _corrected(judges: Mapping[str, Any]) -> Table:
-    """What each judge finds faithful, and what a perfect one would have found."""
+    """What each judge finds faithful, and what a perfect judge would have found."""
     rows = []
     for name, one in judges.items():
         found = one["corrected"]

@@ -11,16 +11,16 @@ from vtune.runs.view.opened import Opened
 from vtune.view.query import of_sample
 
 MOST = 12
-"""Films that are suggested (ours)."""
+"""Films to suggest (ours)."""
 LOOKED_AT = 1_000
-"""Samples that are looked at for them, those with the most frames (ours)."""
+"""Samples considered for them, those with the most frames (ours)."""
 FRAMES = 512
-"""Trajectories of one sample, at most (ours)."""
+"""Trajectories per sample, at most (ours)."""
 
 COLUMNS = ("key", "sample", "step", "rollout", "right", "faithful", "reward", "calls")
 
 Frame = dict[str, Any]
-"""`place`, its number, and `COLUMNS` of a trajectory."""
+"""`place` (its number), and `COLUMNS` of a trajectory."""
 
 
 def film(opened: Sequence[Opened], sample: str, among: Sequence[int] | None = None) -> list[Frame]:
@@ -29,7 +29,7 @@ def film(opened: Sequence[Opened], sample: str, among: Sequence[int] | None = No
     Args:
         opened: All places.
         sample: Its id.
-        among: Numbers of those whose frames are meant; all of them where it is None.
+        among: Numbers of the places whose frames to use; None: all.
     """
     return _cut(
         {"place": number, **row}
@@ -40,26 +40,26 @@ def film(opened: Sequence[Opened], sample: str, among: Sequence[int] | None = No
 
 
 def films(opened: Sequence[Opened], among: Sequence[int] | None = None) -> list[dict[str, Any]]:
-    """Samples with the most frames, and of them first those that a policy learnt to look at, see `_learnt`.
+    """The samples with the most frames; of these, those that a policy learnt to look at first, see `_learnt`.
 
     Args:
         opened: All places.
-        among: Numbers of those whose frames are meant; all of them where it is None.
+        among: Numbers of the places whose frames to use; None: all.
 
     Returns:
-        `sample` and its `frames` of each. A sample that was drawn once, in one place, makes no film.
+        `sample` and its `frames`, for each. A sample with a single step in a single place makes no film.
     """
     tables = [
         rows.select(COLUMNS).append_column("place", pa.array([number] * rows.num_rows))
         for number, one in enumerate(opened)
         if (among is None or number in among)
         and one.place.kind != "samples"
-        and (rows := one.index.table).num_rows  # it grows beneath us
+        and (rows := one.index.table).num_rows  # the table grows concurrently
     ]
     if not tables:
         return []
     table = pa.concat_tables(tables)
-    # A moment is a step of a place; evaluations have one alone.
+    # A moment is one step of a place; an evaluation has a single one.
     steps = pc.fill_null(table["step"], -1)
     moments = pc.add(pc.multiply(table["place"], 1_000_000_000), pc.cast(steps, pa.int64()))
     counted = table.append_column("moment", moments).group_by("sample")
@@ -76,10 +76,10 @@ def films(opened: Sequence[Opened], among: Sequence[int] | None = None) -> list[
 
 
 def _learnt(frames: Sequence[Frame]) -> float:
-    """How much more often frames are faithful than the first ones, where it is most; more, where a call had
-    missed before.
+    """How much more often later frames are faithful than the first ones, at their best; more if a call had
+    missed before that.
 
-    Not the last ones: a policy whose crops are blackened at the end looks where it looked before.
+    The last frames do not decide: a policy whose crops are blackened at the end looks as it did before.
     """
     moments = _moments(frames)
     part = max(1, len(moments) // 3)
@@ -101,18 +101,18 @@ def _faithful(frames: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _cut(frames: Iterable[Frame]) -> list[Frame]:
-    """The first rollouts of every moment: many of one leave room for the others."""
+    """Only the first rollouts of each moment: when one has many, the others keep their room."""
     turns = zip_longest(*_moments(in_order(frames)))
     return in_order([frame for turn in turns for frame in turn if frame is not None][:FRAMES])
 
 
 def _moments(frames: Sequence[Frame]) -> list[list[Frame]]:
-    """Frames in order, by place and step."""
+    """Frames grouped by place and step, in order."""
     return [list(of) for _, of in groupby(frames, lambda one: (one["place"], one["step"]))]
 
 
 def in_order(frames: Iterable[Frame]) -> list[Frame]:
-    """By place, step and rollout."""
+    """Frames sorted by place, step and rollout."""
 
     def rank(one: Frame) -> tuple[int, int, int]:
         return one["place"], -1 if one["step"] is None else one["step"], one["rollout"] or 0

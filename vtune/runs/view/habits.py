@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from vtune.view.query import parse_query, select
 
 LISTED = 12
-"""Samples that are named (ours)."""
+"""Samples to list (ours)."""
 OK = "ok"
 QUERIES = {
     "right, though no call showed a target": "right:yes faithful:no",
@@ -17,17 +17,17 @@ QUERIES = {
     "with a red flag": "-flag:none",
     "unscored": "right:none",
 }
-"""What most people look for -> how it is asked for."""
+"""What most people look for -> the query for it."""
 
 
 def calls_by_tool(table: pa.Table) -> dict[str, Any] | None:
     """How the calls of each tool ended, most errors first; None where there was no call.
 
     Args:
-        table: Of an index, with the columns of `vtune.view.facts.FACTS`.
+        table: The table of an index, with the columns of `vtune.view.facts.FACTS`.
 
     Returns:
-        `title`, `note`, `head` and `rows` of plain texts, as tables of a page have.
+        `title`, `note`, `head` and `rows` of plain texts, like the tables of a page.
     """
     counted: Counter[tuple[str, str]] = Counter()
     tools, ends = Counter[str](), Counter[str]()
@@ -53,14 +53,14 @@ def calls_by_tool(table: pa.Table) -> dict[str, Any] | None:
 
 
 def flags_by_step(table: pa.Table) -> dict[str, Any] | None:
-    """How many trajectories of each kept step have each red flag, the commonest of the first step first.
+    """How many trajectories of each kept step have each red flag, the most common at the first step first.
 
     Args:
-        table: Of an index.
+        table: The table of an index.
 
     Returns:
-        As `calls_by_tool`, with a column for the first and the last kept step where there are several; None
-        where nothing is flagged.
+        As `calls_by_tool`, with columns for the first and the last kept step if there are several; None if
+        nothing is flagged.
     """
     steps = sorted(pc.unique(table["step"]).drop_null().to_pylist())
     ends = [steps[0], steps[-1]] if len(steps) > 1 else []
@@ -81,7 +81,7 @@ def flags_by_step(table: pa.Table) -> dict[str, Any] | None:
 
 
 def by_query(table: pa.Table) -> list[dict[str, Any]]:
-    """`name`, `query`, and how many are `found`, of each of `QUERIES`."""
+    """`name`, `query` and the number `found` for each of `QUERIES`."""
     return [
         {"name": name, "query": query, "found": len(select(table, parse_query(query), {}))}
         for name, query in QUERIES.items()
@@ -89,15 +89,15 @@ def by_query(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def by_sample(table: pa.Table) -> dict[str, Any] | None:
-    """How many samples are right always, sometimes and never, over all trajectories that are scored.
+    """How many samples are always, sometimes and never right, over all scored trajectories.
 
     Args:
-        table: Of an index.
+        table: The table of an index.
 
     Returns:
-        `samples`, `always`, `sometimes`, `never`, and `rows`: the samples that are never right, those that
-        were drawn most often first, with `sample`, `source`, `scored`; None where no sample was scored
-        several times.
+        `samples`, `always`, `sometimes`, `never`, and `rows`: the samples that are never right, those
+        generated most often first, with `sample`, `source`, `scored`; None if no sample was scored more than
+        once.
     """
     known = table.select(["sample", "source", "right"]).filter(pc.is_valid(table["right"]))
     right = pc.cast(known["right"], pa.int64())

@@ -15,18 +15,18 @@ Facts = Sequence[Mapping[str, Any]]
 
 
 def headline(table: pa.Table) -> dict[str, Any]:
-    """Right answers, faithful shares, reward and calls of the first kept step and of the last one.
+    """Right answers, faithful shares, reward and calls at the first kept step and at the last.
 
-    Rollouts of one sample are one cluster of the interval. Trajectories that nobody could judge are left out
-    of the number that they have no value of.
+    The interval treats the rollouts of one sample as a cluster. Trajectories that could not be judged are
+    left out of those numbers for which they have no value.
 
     Args:
-        table: Of an index, with the columns of `vtune.view.facts.FACTS`.
+        table: The table of an index, with the columns of `vtune.view.facts.FACTS`.
 
     Returns:
-        `of`, which trajectories these are, and why nothing is said of looks where it is not; and `rows`:
+        `of`, which trajectories these are, and the reason if there are no numbers about looks; and `rows`:
         `name`, whether it is a `share`, `first` and `last`, each an estimate (`value`, `low`, `high`, `n`) or
-        None, as `first` is where there is one step alone.
+        None; `first` is None if there is only one step.
     """
     names = [
         name
@@ -67,10 +67,10 @@ def _rows(table: pa.Table, step: int | None) -> list[dict[str, Any]]:
 
 
 def _looks_are_known(rows: Facts) -> bool:
-    """Whether enough looks were judged to give shares of them, as `vtune.metrics.by_source` has it.
+    """Whether enough looks were judged to report shares of them, by the rule of `vtune.metrics.by_source`.
 
-    Of a recipe that pays nothing for looks a model is asked of none: what is left then are trajectories
-    without a call and red flags, which are not faithful, whatever the looks of the others show.
+    With a recipe that does not reward looks, no model is asked about them. The only known trajectories are
+    then those without a call or with red flags, which are not faithful, whatever the other looks show.
     """
     users = [row for row in _lookers(rows) if row["calls"]]
     unknown = [row for row in users if row["faithful"] is None]
@@ -79,7 +79,7 @@ def _looks_are_known(rows: Facts) -> bool:
 
 
 def _lookers(rows: Facts) -> Facts:
-    """Those whose question asks for a look, or of which that is not known."""
+    """Rows whose question needs a look, or for which that is unknown."""
     return [row for row in rows if row["needs_look"] is not False]
 
 
@@ -88,7 +88,7 @@ def _right(rows: Facts) -> dict[str, Any] | None:
 
 
 def _faithful(rows: Facts) -> dict[str, Any] | None:
-    """Right, and a call earned what a look at the target does; of all."""
+    """Share of all that are right, with a call that earned as much as a look at the target."""
     if not _looks_are_known(rows):
         return None
     known = [row for row in rows if row["right"] is not None]
@@ -123,7 +123,7 @@ MEASURES: Mapping[str, Callable[[Facts], dict[str, Any] | None]] = {
 }
 """Name -> how it is measured."""
 MEANS = ("reward", "tool calls")
-"""Those that are no shares."""
+"""Those that are not shares."""
 
 
 def _share(rows: Facts, of: Callable[[Mapping[str, Any]], bool | None]) -> dict[str, Any] | None:

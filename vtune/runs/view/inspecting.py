@@ -16,11 +16,11 @@ from vtune.view.document import document_of
 from vtune.view.place import Place
 
 BY = ("source", "outcome", "stop", "tool", "call")
-"""What rows, and their calls, are counted by."""
+"""What rows and their calls are grouped by."""
 
 
 def holds_trajectories(path: Path) -> bool:
-    """Whether a file is of trajectories or traces, by its columns.
+    """Whether a file holds trajectories or traces, judging by its columns.
 
     Raises:
         DataError: If it cannot be read.
@@ -29,15 +29,15 @@ def holds_trajectories(path: Path) -> bool:
 
 
 def inspect_trajectories(path: Path, rows: int, *, html: Path | None = None) -> dict[str, Any]:
-    """What a file of trajectories or traces holds: columns, counts, its first `rows` good rows, and bad ones.
+    """The content of a file of trajectories or traces: columns, counts, its first good rows, and bad ones.
 
     Args:
         path: The file.
         rows: How many rows to show.
-        html: Also write a page with so many of them to this file, in turn of every source and outcome.
+        html: Also write a page to this file, with as many rows, cycling through sources and outcomes.
 
     Returns:
-        `file`, `kind` (`traces` where no row has tokens or a reward), `rows`, `columns`, `by_source`,
+        `file`, `kind` (`traces` if no row has tokens or a reward), `rows`, `columns`, `by_source`,
         `by_outcome` (right, wrong, unscored), `by_stop`, `by_tool` and `by_call` (calls, by how they ended),
         `with_calls`, `with_pictures`, `problems`, and `examples`, see `vtune.view.document.document_of`.
 

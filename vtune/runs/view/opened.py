@@ -24,9 +24,9 @@ from vtune.view.query import hint_of, of_sample, parse_query, select
 from vtune.view.tokens import tokens_of
 
 KEPT = 8
-"""Records that are kept for the pictures that are asked for next (ours)."""
+"""Records that are kept because their pictures are requested next (ours)."""
 ROUNDING = 1e-4
-"""Of a stored reward (ours)."""
+"""Rounding error of a stored reward (ours)."""
 
 Record = Trajectory | Sample
 
@@ -35,19 +35,19 @@ class Opened:
     """A place with its index.
 
     Args:
-        place: What is looked at.
-        data: Files of the samples that its trajectories answer; the run's own where there are none.
-        show: Whether progress is shown.
+        place: The place.
+        data: Files of the samples that its trajectories answer; if empty, the run's own.
+        show: Whether to show progress.
 
-    A file that cannot be read is left out, and `problems` says why: it hides no other.
+    A file that cannot be read is skipped, and `problems` says why: it does not hide the others.
 
     Raises:
-        DataError: If a file of it is a link that leads out of it.
+        DataError: If one of its files is a link that leads out of the place.
     """
 
     def __init__(self, place: Place, data: Sequence[Path] = (), *, show: bool = True) -> None:
         self.place = place
-        # A page asks several things at once, each in a thread of its own.
+        # A page sends several requests at once, each handled in its own thread.
         self._lock = threading.Lock()
         self._records: OrderedDict[tuple[str, str], Record] = OrderedDict()
         self._vocabulary: tuple[Callable[[int], str] | None, str] | None = None
@@ -57,27 +57,27 @@ class Opened:
         self._asked = self._settled()
         self._show = show
         self.refresh()
-        self._show = False  # a viewer asks every few seconds whether there is more
+        self._show = False  # a viewer polls every few seconds
 
     def refresh(self) -> bool:
-        """Take in what the run has written since; returns whether that was anything."""
+        """Take in what the run has written since; return whether there was anything."""
         with self._lock, Rows(f"index of {self.place.name}", show=self._show) as progress:
             changed = self.index.refresh(progress.advance)
             if changed and not self._asked.has_source:
-                # Nothing says what a run asks before its first trajectories are there.
+                # Until its first trajectories exist, a run has no known questions.
                 self._asked = self._settled()
                 self.index.refresh(progress.advance)
             return changed
 
     @property
     def problems(self) -> list[str]:
-        """Why files of it are left out."""
+        """Why some of its files are skipped."""
         return [error_line(error) for error in self.index.failed]
 
     def labels(self) -> dict[str, Label]:
-        """Key of a trajectory -> what a person said of it.
+        """Key of a trajectory -> the label that a person gave it.
 
-        A label of what a run has drawn again since is of another trajectory, and left out, as audits do.
+        If a run has since regenerated a trajectory, its old label no longer applies and is left out.
 
         Raises:
             DataError: If the file of labels cannot be read.
@@ -92,7 +92,7 @@ class Opened:
         }
 
     def find(self, query: str, *, first: int = 0, most: int) -> dict[str, Any]:
-        """Some of the trajectories that a query means, and how many there are; `hint` where there are none.
+        """Some of the trajectories that match a query, and their total number; `hint` if there are none.
 
         Raises:
             RecipeError: If the query cannot be read.
@@ -112,7 +112,7 @@ class Opened:
         }
 
     def record(self, key: str) -> tuple[Record, Path, int]:
-        """The record of a key, with its file and row.
+        """The record with a key, with its file and row.
 
         Raises:
             DataError: If there is none, or it cannot be read.
@@ -137,10 +137,10 @@ class Opened:
         """What is shown of a trajectory; its siblings are the keys of its group.
 
         Raises:
-            DataError: If there is none of that key, or it cannot be read.
+            DataError: If no trajectory has that key, or it cannot be read.
         """
         record, file, row = self.record(key)
-        samples = self._asked  # another one while a refresh has found the data
+        samples = self._asked  # a refresh that finds the data replaces this
         asked = None if isinstance(record, Sample) else samples.of(record.sample_id)
         why = samples.why_not or "the data have no sample of this id"
         found = document_of(self.place, file, row, record, asked, "" if asked else why)
@@ -154,20 +154,20 @@ class Opened:
         """Some of the tokens of a trajectory, see `vtune.view.tokens.tokens_of`.
 
         Raises:
-            DataError: If there is none of that key, or it is a sample.
+            DataError: If no trajectory has that key, or it is a sample.
         """
         record, _, _ = self.record(key)
         if isinstance(record, Sample):
             raise DataError(f"{key} is a sample: it has no tokens", fix="open a run or an evaluation")
-        if self._vocabulary is None or self._vocabulary[0] is None:  # a checkpoint may bring one meanwhile
-            from vtune.runs.view.vocabulary import vocabulary  # its library takes 0.2 s: only who asks waits
+        if self._vocabulary is None or self._vocabulary[0] is None:  # a checkpoint may bring one
+            from vtune.runs.view.vocabulary import vocabulary  # importing its library takes 0.2 s
 
             self._vocabulary = vocabulary(self.place)
         text_of, why = self._vocabulary
         return tokens_of(record, text_of, why, first=first)
 
     def _siblings(self, record: Record, step: int | None) -> list[dict[str, Any]]:
-        """Key, rollout, reward and what is known of the rollouts of the same sample in the same step."""
+        """Key, rollout, reward and outcome of the rollouts of the same sample in the same step."""
         if isinstance(record, Sample):
             return []
         query = parse_query(f"step:{'none' if step is None else step} sort:rollout")
@@ -178,13 +178,13 @@ class Opened:
         return [row for row in found if row["group"] == record.group][:64]
 
     def _settled(self) -> Asked:
-        """What the samples ask, or why that is not known; the index has then the settings of the run."""
+        """The samples' questions, or why they are unknown; also passes the run's settings to the index."""
         if self.place.kind == "samples":
             return Asked(None, self.index)
         try:
             located = locate(self.place.path, self._data)
         except (DataError, RecipeError) as error:
-            # Supervised runs have no trajectories, and traces name no samples: both can be looked at.
+            # Supervised runs have no trajectories, and traces may name no samples; both can still be viewed.
             return Asked(None, self.index, f"{error.what}; {error.fix}" if error.fix else error.what)
         self._paid = located.reward
         self.index.shown_from = located.reward.evidence.partial
@@ -192,10 +192,9 @@ class Opened:
 
 
 def weights_behind(reward: Mapping[str, Any], recipe: RewardRecipe) -> dict[str, float] | None:
-    """The weight of each part of a reward; None where a recipe's weights do not give its total.
+    """The weight of each part of a reward; None if a recipe's weights do not add up to its total.
 
-    They do not where samples bring their own, where a gate kept a part back, or where the recipe is not the
-    one that scored.
+    That happens if samples have their own weights, a gate withheld a part, or another recipe did the scoring.
     """
     if recipe.weighting != "recipe" or reward["total"] is None:
         return None
@@ -211,6 +210,6 @@ def weights_behind(reward: Mapping[str, Any], recipe: RewardRecipe) -> dict[str,
 
 
 def error_line(error: VtuneError) -> str:
-    """What is wrong, where, and what to do, as one line."""
+    """What is wrong, where, and the remedy, on one line."""
     said = "; ".join(filter(None, (error.what, error.fix)))
     return f"{error.where}: {said}" if error.where else said

@@ -30,14 +30,13 @@ def overview(opened: Opened) -> dict[str, Any]:
     """What is shown of a place before its trajectories.
 
     Returns:
-        `name`, `path`, `kind`; `headline`, see `headline`; `sources`: source -> number -> `steps`, `values`;
-        `charts`, see `charts_of`; `changes`, see `vtune.metrics.changes.telling`; `tables`; `recipe` and
-        `environment`: dotted key -> text; `line`, alike for runs whose recipes differ in their seed alone and
-        whose own parts are the same; `seed`; `steps_done` and `total_steps`; `unfinished`, how far
-        an evaluation is, and "" where it is finished; `funnels` of the curations
-        behind the data; `by_sample` and `queries`, see `vtune.runs.view.habits`; `problem`, why a file cannot
-        be read: then all but what its trajectories say is empty, so that one damaged place does not hide the
-        others.
+        `name`, `path`, `kind`; `headline`, see `headline`; `sources`: source -> number -> `steps` and
+        `values`; `charts`, see `charts_of`; `changes`, see `vtune.metrics.changes.telling`; `tables`;
+        `recipe` and `environment`: dotted key -> text; `line`, equal for runs whose recipes differ only in
+        their seed and whose own parts are the same; `seed`; `steps_done` and `total_steps`; `unfinished`, the
+        progress of an evaluation, "" once it is finished; `funnels` of the curations that made the data;
+        `by_sample` and `queries`, see `vtune.runs.view.habits`; `problem`, why a file cannot be read: all
+        that does not come from trajectories is then empty, so that one damaged place hides no other.
     """
     place = opened.place
     found: dict[str, Any] = {
@@ -85,11 +84,11 @@ def _run(path: Path) -> dict[str, Any]:
         source: {name: {"steps": one["steps"], "values": one["values"]} for name, one in curves.items()}
         for source, curves in run["sources"].items()
     }
-    # A recipe names the files of the user's own parts; what they hold stands in the environment.
+    # A recipe only names the files of a user's own parts; hashes of their content are in the environment.
     asked = {key: recipe[key] for key in sorted(recipe) if key != "seed"}
     own = {name: file["sha256"] for name, file in run.get("uses", {}).items()}
     seedless = json.dumps([asked, own], default=str)
-    # What a sweep prepared is another for each seed, in a folder of its own.
+    # What a sweep prepared differs by seed, each in its own folder.
     seedless = seedless.replace(f"{PREPARED}/seed-{recipe.get('seed')}/", f"{PREPARED}/")
     return {
         "sources": sources,
@@ -139,13 +138,13 @@ HEADLINE = {
 }
 """Number of `vtune.metrics.faithfulness.Faithfulness` -> its name in a headline."""
 SHARED = ("right", "right and faithful, of all", "faithful, of the right")
-"""Those that are shares; scores of benchmarks need not be."""
+"""Those that are always shares; the scores of benchmarks need not be."""
 
 
 def _scores(results: Mapping[str, Any], dependent: dict[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The headline of an evaluation: its score, what is faithful of it, and what depends on a look."""
+    """The headline of an evaluation: its score, the faithful share, and the share that depends on a look."""
     score, looks = results["score"], results["faithfulness"]
-    plain = score.get("score")  # a suite whose score has no interval
+    plain = score.get("score")  # for a suite whose score has no interval
     alone = {"value": plain, "low": None, "high": None} if isinstance(plain, int | float) else None
     estimates = {"score": score.get("intervals", {}).get("score") or alone}
     estimates |= {title: looks.get(name) for name, title in HEADLINE.items()}
@@ -174,13 +173,13 @@ SHARES = {
 FOLLOWED = {"share": "share", "accuracy": "accuracy", "by_cue": "by the cue", "by_target": "by the target"}
 """Number of a habit -> its column."""
 NO_LOOKS = "no question needs a look"
-"""Instead of tables in which nothing would be known."""
+"""Shown instead of tables that would be empty."""
 COUNTS = ("tool_calls", "red_flags")
-"""Those that are a mean of counts."""
+"""Those that are means of counts."""
 
 
 def _looks(results: Mapping[str, Any]) -> Iterator[Table]:
-    """What is faithful of it, and how it looks."""
+    """How faithful an evaluation is, and how the model looks."""
     yield _faithfulness(results)
     yield _buckets(results["faithfulness"])
     yield from _habits(results.get("habits") or {})
@@ -208,7 +207,7 @@ def _buckets(looks: Mapping[str, Any]) -> Table:
 
 
 def _habits(habits: Mapping[str, Any]) -> Iterator[Table]:
-    """How it looks, and what its answers follow then; evaluations older than habits have none."""
+    """How the model looks, and what its answers follow then; evaluations older than habits have none."""
     found = {title: habits[look] for look, title in HABITS.items() if look in habits}
     known = {
         key: title
@@ -243,7 +242,7 @@ def _tightenings(found: list[dict[str, Any]]) -> Iterator[Table]:
 
 
 def _funnels(data: object) -> Iterator[Table]:
-    """Rows left after each filter of the curations that made the data, where they lie beside them."""
+    """Rows left after each filter of the curations that made the data, if their reports lie next to it."""
     files = [Path(one) for one in data if isinstance(one, str)] if isinstance(data, list) else []
     for folder in dict.fromkeys(file.parent for file in files):
         report = folder / "curation.json"
@@ -263,7 +262,7 @@ def _table(title: str, head: list[str], rows: list[list[str]], note: str = "") -
 
 
 def _flat(values: object, prefix: str = "") -> dict[str, str]:
-    """Dotted key -> text of nested values."""
+    """Nested values as dotted key -> text."""
     if isinstance(values, Mapping) and values and not is_estimate(values):
         return {
             key: text

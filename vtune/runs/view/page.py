@@ -23,27 +23,27 @@ from vtune.view.place import find_all
 from vtune.view.query import facets
 
 TRAJECTORIES = 40
-"""Of each run or evaluation, where nothing else is asked (ours)."""
+"""Per run or evaluation, unless a number is given (ours)."""
 FILMS = 4
-"""Samples that are in the file at every step and place that has them (ours)."""
+"""Samples that are included at every step and place that has them (ours)."""
 PAIRED = 3
-"""Samples of each kind that two models are compared by (ours)."""
+"""Samples of each kind in a comparison of two models (ours)."""
 FRAMES = 24
-"""Of each of them, at most (ours)."""
+"""Frames per film, at most (ours)."""
 OWN_FRAMES = 192
-"""Of the best samples of single places, together (ours); of each 2 at least, which make a film."""
+"""Frames for the best samples of single places, in total (ours); each gets at least 2, to make a film."""
 SIDE = 640
-"""Pixels of the longer side of a picture, at most (ours)."""
+"""Pixels of a picture's longer side, at most (ours)."""
 BYTES = 48 * 2**20
-"""Of all pictures together: a file that mail and browsers take (ours)."""
+"""Size of all pictures together, so that mail and browsers accept the file (ours)."""
 TEXT = 4_000
-"""Characters of a trajectory that the page's own search looks through (ours)."""
+"""Characters per trajectory that the page's own search covers (ours)."""
 NUMBERS = 300_000
-"""Of all curves of a page together, ours: as text they take 7 MB."""
+"""Numbers in all curves of a page together, ours: as text they take 7 MB."""
 FEWEST = 100
-"""Points that a curve keeps, however many curves there are (ours)."""
+"""Points that every curve keeps, however many curves there are (ours)."""
 MOMENTS = 5
-"""Steps that examples are taken from, spread evenly (ours)."""
+"""Steps from which examples are taken, evenly spread (ours)."""
 
 
 def write_page(
@@ -54,17 +54,17 @@ def write_page(
     Args:
         paths: Runs, evaluations, folders of them, or files.
         out: The HTML file.
-        trajectories: How many of each place are in it, those of films besides.
-        data: Files of the samples that trajectories answer; each run's own where it is empty.
+        trajectories: How many of each place to include, besides those of films.
+        data: Files of the samples that trajectories answer; if empty, each run's own.
 
     Returns:
-        `page`, `bytes`, `trajectories`, how many are in it, and `of` how many.
+        `page`, `bytes`, `trajectories` (how many it includes), and `of` how many.
 
     Raises:
         DataError: If there is nothing to show, or it cannot be read.
         RecipeError: If the file cannot be written.
     """
-    # A page in the folder of a run is not read: it may be written again.
+    # A page that lies in a run folder is not an input: it may be overwritten.
     read = [path for path in paths if path.is_file()] if out.suffix == ".html" else paths
     check_file_output(out, inputs=read, option="--html")
     opened = [Opened(place, data) for place in find_all(paths)]
@@ -80,7 +80,7 @@ def write_page(
 
 
 class _Held:
-    """What a page holds, put together."""
+    """The content of a page, put together."""
 
     def __init__(self, opened: Sequence[Opened], most: int) -> None:
         self._opened = opened
@@ -100,11 +100,11 @@ class _Held:
         self._lists = [self._rows(number, keys) for number, keys in enumerate(chosen)]
 
     def values(self) -> dict[str, Any]:
-        """For `one_file`.
+        """The values for `one_file`.
 
         Raises:
-            DataError: If no run can be read, or no trajectory of any. The page says it of one among others,
-                and of files that are left out beside those that can be read.
+            DataError: If no run can be read, nor any trajectory. If only some of them cannot, or some files
+                are skipped, the page itself says so.
         """
         runs = [overview(one) for one in self._opened]
         if runs and all(run["problem"] for run in runs):
@@ -139,7 +139,7 @@ class _Held:
         return f"{note} {self._left_out} pictures had no room." if self._left_out else note
 
     def _compared(self, chosen: Sequence[dict[str, None]]) -> dict[str, Any]:
-        """What is compared by default: all counts, and the first samples of each kind, which are chosen."""
+        """The default comparisons: all counts, and the first samples of each kind, added to the page."""
         pairs = {}
         for one, two in suggested(self._opened):
             found = compared(self._opened, one, two)
@@ -152,12 +152,12 @@ class _Held:
         return pairs
 
     def _found(self) -> list[dict[str, Any]]:
-        """The best films of all places, and of each place its own: a page of it alone has one, too."""
+        """The best films over all places, and the best of each place: its page on its own has a film too."""
         found = {one["sample"]: _film(one["frames"], FRAMES) for one in films(self._opened)[:FILMS]}
         own = [film for number in range(len(self._opened)) for film in films(self._opened, [number])[:1]]
         most = min(FRAMES, max(2, OWN_FRAMES // max(len(own), 1)))
         for one in own:
-            # Two places may have the same: each of them keeps its frames.
+            # If two places share a film, each keeps its own frames.
             frames = [*found.get(one["sample"], []), *_film(one["frames"], most)]
             found[one["sample"]] = list({(frame["place"], frame["key"]): frame for frame in frames}.values())
         return [{"sample": sample, "frames": in_order(frames)} for sample, frames in found.items()]
@@ -187,7 +187,7 @@ class _Held:
         self._shown[name] = mark
 
     def _rows(self, number: int, keys: dict[str, None]) -> list[dict[str, Any]]:
-        """The facts of the trajectories that are here, and only those siblings that are."""
+        """The facts of the included trajectories, with only those siblings that are included too."""
         one = self._opened[number]
         labels = {key: str(label.label) for key, label in one.labels().items()}
         rows = list(_facts(one, keys))
@@ -225,7 +225,7 @@ def _facts(one: Opened, keys: dict[str, None]) -> Iterator[dict[str, Any]]:
 
 
 def _examples(one: Opened, most: int) -> list[str]:
-    """Keys of trajectories from several steps, in turn of every source and outcome."""
+    """Keys of trajectories from several steps, cycling through sources and outcomes."""
     table = one.index.table.select(["key", "step", "source", "right", "faithful"])
     rows = table.to_pylist()
     steps = sorted({row["step"] for row in rows if row["step"] is not None})
@@ -240,7 +240,7 @@ def _examples(one: Opened, most: int) -> list[str]:
 
 
 def _film(frames: Sequence[Frame], most: int) -> list[Frame]:
-    """The first rollout of each moment, spread evenly where there are too many."""
+    """The first rollout of each moment, evenly thinned if there are too many."""
     moments: dict[tuple[int, int | None], Frame] = {}
     for frame in frames:
         moments.setdefault((frame["place"], frame["step"]), frame)

@@ -16,9 +16,9 @@ from vtune.runs.view.opened import Opened
 _SIDES = re.compile(r"(\d{1,9})(?::(\d{1,18}))?,(\d{1,9})(?::(\d{1,18}))?", re.ASCII)
 
 HALF = 0.5
-"""Share of a sample's rollouts from which on it counts as right, or as looked at (ours)."""
+"""Share of a sample's rollouts from which it counts as right, or as looked at (ours)."""
 LISTED = 100
-"""Samples of a kind that are listed, at most (ours)."""
+"""Samples listed per kind, at most (ours)."""
 
 COLUMNS = ("key", "sample", "source", "step", "rollout", "right", "faithful", "answer", "question")
 
@@ -28,12 +28,12 @@ KINDS = {
     "found": ((True, False), (True, True)),
     "guessed": ((True, True), (True, False)),
 }
-"""Name -> (right, faithful) in the first and in the second; None: whatever."""
+"""Name -> (right, faithful) on the first and on the second side; None: any value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two that are compared: a place, and the step of it where it has several."""
+    """One of two sides of a comparison: a place, and a step of it if it has several."""
 
     number: int
     step: int | None
@@ -43,10 +43,10 @@ class Side:
 
 
 def sides_of(text: str) -> tuple[Side, Side]:
-    """The two sides of an address, as `0,1` or `0:4,0:99`.
+    """The two sides in an address, such as `0,1` or `0:4,0:99`.
 
     Raises:
-        DataError: If it names no two sides.
+        DataError: If it does not name two sides.
     """
     found = _SIDES.fullmatch(text)
     if found is None:
@@ -58,13 +58,14 @@ def sides_of(text: str) -> tuple[Side, Side]:
 def compared(opened: Sequence[Opened], first: Side, second: Side) -> dict[str, Any]:
     """How two sides answer the samples that both have.
 
-    A sample that was drawn several times counts as right where half of its rollouts are. Samples that one
-    side has no score for are left out.
+    A sample with several rollouts counts as right if half of them are. Samples without a score on either
+    side are left out.
 
     Returns:
         `samples`, how many both have; `right`: counts of `both`, `first`, `second`, `neither`; `accuracy`
-        of each side on them (None without any); and `gained`, `lost`, `found` (right in both, looked at in
-        the second alone) and `guessed` (the reverse): `count`, and `rows` of `sample`, `source`, `question`,
+        of each side on them (None if there are none); and `gained`, `lost`, `found` (right on both, looked
+        at only on the second) and `guessed` (the reverse): `count`, and `rows` of `sample`, `source`,
+        `question`, and `first` and `second` with `key` and `answer`.
         and `first` and `second` with `key` and `answer`.
 
     Raises:
@@ -96,14 +97,14 @@ def compared(opened: Sequence[Opened], first: Side, second: Side) -> dict[str, A
 
 
 def suggested(opened: Sequence[Opened], among: Sequence[int] | None = None) -> list[tuple[Side, Side]]:
-    """What a reader may want to compare, and both have scored samples of.
+    """Pairs that a reader may want to compare, with samples that both sides have scored.
 
-    An evaluation comes behind the earlier one that shares the most samples with it, the nearest where several
-    do; and the first kept step of a run before its last.
+    An evaluation is paired with the earlier one that shares the most samples with it, the closest if several
+    do; a run's first kept step is paired with its last.
 
     Args:
         opened: All places.
-        among: Numbers of those that are meant; all of them where it is None.
+        among: Numbers of the places to use; None: all.
     """
     asked = range(len(opened)) if among is None else dict.fromkeys(among)
     meant = [number for number in asked if 0 <= number < len(opened)]
@@ -127,7 +128,7 @@ def _scored(table: pa.Table) -> pa.Array:
 
 
 def _most_alike(scored: Sequence[pa.Array]) -> list[tuple[int, int]]:
-    """For each but the first the one before it that has the most of the same samples, if one has any."""
+    """For each but the first, the earlier one that shares the most samples with it, if any does."""
     found: list[tuple[int, int]] = []
     if len(scored) < 2:
         return found
@@ -162,7 +163,7 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     share = fmean(row["right"] for row in rows)
     looks = [row["faithful"] for row in rows if row["faithful"] is not None]
     right = share >= HALF
-    # The rollout that is shown did what the sample counts as.
+    # Show a rollout whose outcome is the one that the sample counts as.
     shown = next(row for row in rows if row["right"] == right) if share not in (0, 1) else rows[0]
     return {
         "share": share,

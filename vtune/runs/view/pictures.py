@@ -9,18 +9,18 @@ from vtune.schema.pixels import decode_reduced
 from vtune.view.document import picture_bytes
 
 SMALL = 2**19
-"""Pixels up to which a picture is sent without loss (ours)."""
+"""Pixels up to which a picture is sent losslessly (ours)."""
 DECODERS = threading.Semaphore(2)
-"""Pictures that are decoded at a time: the largest that is allowed takes 200 MB (ours)."""
+"""Pictures decoded at a time: the largest allowed one takes 200 MB (ours)."""
 
 
 def page_picture(one: Opened, key: str, index: int, side: int) -> tuple[bytes, str]:
     """A picture of a trajectory, and its media type.
 
     Args:
-        one: Where the trajectory is.
-        key: Of the trajectory.
-        index: Of the picture in it.
+        one: The place that holds the trajectory.
+        key: Key of the trajectory.
+        index: Index of the picture in it.
         side: Pixels of the longer side, at most.
 
     Raises:

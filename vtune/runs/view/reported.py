@@ -8,9 +8,9 @@ from vtune.report.numbers import GAP, number
 from vtune.report.values import cell, is_estimate
 
 TABLES = "eval_suites.published"
-"""The package in which papers' tables ship; `vtune.runs.evaluate.published` checks them, and loads torch."""
+"""The package in which papers' tables ship; `vtune.runs.evaluate.published` checks them, but loads torch."""
 OTHERS = ("n", "why")
-"""What an estimate says beside its value and the ends of its interval."""
+"""Keys of an estimate besides its value and the ends of its interval."""
 NOTE = (
     "in percent; rows of papers are as printed, under their settings, and were not measured here: "
     "`vtune eval --out DIR --against published:SUITE/ROW` says what differs"
@@ -18,19 +18,19 @@ NOTE = (
 BOXES = "boxes say what a call shows here, and GPT-4o does in the paper: not comparable"
 MODEL = "a model says what a call shows, as in the paper: another model judges otherwise"
 SAME = ("format", "kind")
-"""What of its settings says which benchmark a suite is, beside what is known of its published file."""
+"""Settings that identify a suite's benchmark, besides what is known about its published file."""
 
 
 def reported_rows(
     suite: Mapping[str, Any], score: Mapping[str, Any], looks: Mapping[str, Any], *, by_boxes: bool
 ) -> Iterator[dict[str, Any]]:
-    """Tables of each paper that reports the suite, this evaluation on top; none for other suites.
+    """The tables of each paper that reports the suite, with this evaluation on top; none for other suites.
 
     Args:
-        suite: Its settings, as the evaluation kept them.
-        score: What its scorer said.
+        suite: Its settings, as stored by the evaluation.
+        score: The result of its scorer.
         looks: Its faithfulness.
-        by_boxes: Whether boxes say what a call shows: papers ask a model.
+        by_boxes: Whether boxes decide what a call shows; papers ask a model.
     """
     name = _shipped_name(suite)
     if name is None:
@@ -69,7 +69,7 @@ def _score(score: Mapping[str, Any]) -> str:
 
 
 def in_percent(estimate: Any) -> str:
-    """A share with its interval, where there is one, as the text of a cell in percent."""
+    """A share in percent as the text of a cell, with its interval if there is one."""
     if not isinstance(estimate, Mapping) or "value" not in estimate:
         return GAP
     scaled = {
@@ -79,7 +79,7 @@ def in_percent(estimate: Any) -> str:
 
 
 def _shipped_name(suite: Mapping[str, Any]) -> str | None:
-    """The shipped suite that settings are of, where exactly one is."""
+    """The shipped suite that has these settings, if there is exactly one."""
     known = suite.get("published") or {}
     if known.get("rows") is None:
         return None

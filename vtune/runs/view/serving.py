@@ -33,10 +33,10 @@ from vtune.view.query import facets
 
 HOST = "127.0.0.1"
 ROWS = 100
-"""Trajectories of a list that are sent at a time (ours)."""
+"""Trajectories of a list sent at a time (ours)."""
 PACKED = 64 * 2**10
-"""Bytes of text from which on it is sent compressed, where the browser takes that (ours): the page of a run
-of 1,000 steps and 25 sources has 12.5 MB, 5.8 so, and may come through ssh."""
+"""Bytes from which text is sent compressed, if the browser accepts that (ours): the page of a run of 1,000
+steps and 25 sources has 12.5 MB, compressed 5.8 MB, and may be viewed over ssh."""
 SIDE = 2048
 """Pixels of the longer side of a picture on a page, at most (ours)."""
 MODULES = (
@@ -68,13 +68,13 @@ def run_view(
 
     Args:
         paths: Runs, evaluations, folders of them, or Parquet files.
-        port: To listen on, on this machine alone; 0 takes a free one.
-        data: Files of the samples that trajectories answer; each run's own where it is empty.
-        ready: Called with `url` and `ssh`, how to forward the port, once it listens.
+        port: Port to listen on, on this machine only; 0 picks a free one.
+        data: Files of the samples that trajectories answer; if empty, each run's own.
+        ready: Called with `url` and `ssh` (how to forward the port), once it listens.
 
     Raises:
         DataError: If there is nothing to look at.
-        RecipeError: If the port cannot be had.
+        RecipeError: If the port cannot be bound.
     """
     opened = [Opened(place, data) for place in find_all(paths)]
     failed = [error for one in opened for error in one.index.failed]
@@ -97,7 +97,7 @@ def run_view(
 
 
 def app_of(opened: Sequence[Opened], token: str, sweeps: Sequence[Path] = ()) -> ASGIApp:
-    """The ASGI application that shows places, by their numbers, and what sweeps have found."""
+    """The ASGI application that shows places, identified by number, and the results of sweeps."""
     app = FastAPI(title="vtune view", openapi_url=None)
 
     _add_overall(app, opened, sweeps)
@@ -144,7 +144,7 @@ def app_of(opened: Sequence[Opened], token: str, sweeps: Sequence[Path] = ()) ->
 
 
 def _packing(app: ASGIApp) -> ASGIApp:
-    """The application with large texts compressed; pictures are as they are."""
+    """The application with large texts compressed; pictures are sent as they are."""
     packed = GZipMiddleware(app, minimum_size=PACKED, compresslevel=1)
 
     async def chosen(scope: Scope, receive: Receive, send: Send) -> None:
@@ -154,7 +154,7 @@ def _packing(app: ASGIApp) -> ASGIApp:
 
 
 def _add_overall(app: FastAPI, opened: Sequence[Opened], sweeps: Sequence[Path]) -> None:
-    """What is said of several places at once."""
+    """Add the routes that concern several places at once."""
 
     @app.get("/api/places")
     def places() -> Response:
@@ -182,7 +182,7 @@ def _add_overall(app: FastAPI, opened: Sequence[Opened], sweeps: Sequence[Path])
 
 
 def _numbers(text: str | None) -> list[int] | None:
-    """Places of an address, as `0,2`; None, which means all, where it does not speak of them."""
+    """The places in an address, such as `0,2`; None, meaning all, if it does not name any."""
     if text is None:
         return None
     if _NUMBERS.fullmatch(text) is None:
@@ -201,7 +201,7 @@ def _place(number: int, one: Opened) -> dict[str, Any]:
         one.refresh()
         revision = one.place.revision()
     except DataError as error:
-        # A link in its folder leads out of it: what is known stays, and other places are as they were.
+        # A link in its folder leads out of it: keep what is known, and leave other places as they are.
         problems, revision = [error_line(error)], ""
     else:
         problems = one.problems
@@ -220,10 +220,10 @@ def _place(number: int, one: Opened) -> dict[str, Any]:
 
 
 def _label(one: Opened, key: str, body: bytes) -> None:
-    """Write what a person said of a trajectory into the file of labels.
+    """Write a person's label for a trajectory into the file of labels.
 
     Raises:
-        DataError: If it is not a label, or there is no such trajectory.
+        DataError: If it is not a valid label, or there is no such trajectory.
     """
     record, _, _ = one.record(key)
     try:

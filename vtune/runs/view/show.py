@@ -13,7 +13,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.view.place import Place, find_places, no_trajectories
 
 NAMED = 350
-"""Characters of the names of what is in a folder (ours): longer lines of errors are cut in their middle."""
+"""Characters for the names in a folder (ours): longer error lines are cut in the middle."""
 
 
 def run_show(
@@ -23,15 +23,15 @@ def run_show(
 
     Args:
         path: A run, an evaluation, or a file of trajectories, traces or samples.
-        key: Of a trajectory (`step-000004/12`), or the id of a sample; None lists them.
-        where: A query that picks and sorts those of a list.
-        limit: How many are listed.
-        data: Files of the samples that the trajectories answer; the run's own where it is empty.
+        key: Key of a trajectory (`step-000004/12`), or the id of a sample; None lists them.
+        where: A query that filters and sorts the list.
+        limit: How many to list.
+        data: Files of the samples that the trajectories answer; if empty, the run's own.
 
     Returns:
-        A document, or a list; and whether it is a document. A sample's id gives the list of its trajectories
-        where there are several. A list has `unfinished`, how far an evaluation is that is not finished: what
-        it has drawn since is not listed.
+        A document, or a list; and whether it is a document. A sample's id gives a list if it has several
+        trajectories. A list has `unfinished`, the progress of an evaluation that is not finished: what it has
+        generated since is not listed.
 
     Raises:
         DataError: If there is no such trajectory, or nothing to look at.
@@ -45,7 +45,7 @@ def run_show(
     opened = Opened(places[0], data)
     try:
         if opened.index.failed:
-            raise opened.index.failed[0]  # a list without it would look whole
+            raise opened.index.failed[0]  # a list without that file would look complete
         if key is None:
             return {**_head(path, places[0]), **opened.find(where, most=limit)}, False
         stem, _, row = key.rpartition("/")
@@ -67,7 +67,7 @@ def run_show(
 
 
 def _choice(path: Path, places: Sequence[Place]) -> str:
-    """The remedy where a folder holds several things: their names in it, as many as fit, one at least."""
+    """The remedy for a folder with several places: their names, as many as fit, but at least one."""
     names = [place.path.relative_to(path).as_posix() for place in places]
     ends = accumulate(len(name) + len(", ") for name in names)
     named = max(1, sum(end <= NAMED for end in ends))
@@ -76,7 +76,7 @@ def _choice(path: Path, places: Sequence[Place]) -> str:
 
 
 def _head(path: Path, place: Place) -> dict[str, Any]:
-    """What is said of a list as a whole: of the place that was found at a path."""
+    """Information on a list as a whole, for the place that was found at a path."""
     found = unfinished(place.path)
     far = None if found is None else f"{not_finished(found)}; {found.next_step}"
     return {"path": str(path), "unfinished": far}

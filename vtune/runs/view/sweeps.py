@@ -11,7 +11,7 @@ from vtune.runs.view.opened import error_line
 
 
 def sweeps_in(paths: Sequence[Path]) -> list[Path]:
-    """The folders that are those of sweeps, and the sweeps directly in the others."""
+    """The given folders that are sweeps, and the sweeps directly in the others."""
     found: dict[Path, None] = {}
     for path in paths:
         if is_sweep(path):
@@ -28,8 +28,8 @@ def sweeps_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
         paths: Their folders.
 
     Returns:
-        Of each `name`, `path`, `interval` (the method), `tables` (`vtune.report.sweep.plain_tables`),
-        `effects` (there, too), `unfinished`, and `problem`, why it cannot be read.
+        For each: `name`, `path`, `interval` (the method), `tables` (`vtune.report.sweep.plain_tables`),
+        `effects` (from the same module), `unfinished`, and `problem`, why it cannot be read.
     """
     return [_sweep(path) for path in paths]
 

@@ -5,18 +5,18 @@ from statistics import fmean
 from typing import Any
 
 Curves = Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]
-"""Source -> number -> `steps` and `values`, of like length."""
+"""Source -> number -> `steps` and `values`, of equal length."""
 
 POINTS = 1_000
-"""Of a curve, at most (ours): more than a chart has pixels, and than most runs have steps."""
+"""Points per curve, at most (ours): more than a chart has pixels, and than most runs have steps."""
 
 
 def thinned(sources: Curves, most: int) -> dict[str, dict[str, Any]]:
     """The same curves with at most `most` points each.
 
-    Where a curve has more, a point is the mean of `width` neighbours, of fewer at the end, and lies at the
-    last of their steps: so the end of a run is where it was. A width is a power of 2, so that points of seeds
-    that are not equally far lie at the same steps. Means have six digits.
+    In a longer curve, each point is the mean of `width` neighbours (fewer at the end), placed at the last of
+    their steps, so the curve ends where the run does. Widths are powers of 2, so that the points of seeds
+    with different progress lie at the same steps. Means have six digits.
     """
     return {
         source: {name: _thinned(curve, most) for name, curve in curves.items()}

@@ -15,7 +15,7 @@ FILE = "tokenizer.json"
 
 
 def vocabulary(place: Place) -> tuple[Callable[[int], str] | None, str]:
-    """Token id -> its text, or None and why: nothing is loaded from a network, and no weights."""
+    """Token id -> its text, or None and the reason; loads nothing from the network, and no weights."""
     try:
         file = next(_files(place), None)
     except (DataError, RecipeError) as error:
@@ -24,7 +24,7 @@ def vocabulary(place: Place) -> tuple[Callable[[int], str] | None, str]:
         return None, "neither the run nor its model has a tokenizer.json on this machine: ids are shown"
     try:
         tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:  # noqa: BLE001 - the library has no kind of its own for a damaged file
+    except Exception as error:  # noqa: BLE001 - the library has no specific error for a damaged file
         return None, f"{file} cannot be read: {error}"
     return lambda number: str(tokenizer.decode([number], skip_special_tokens=False)), ""
 
@@ -44,7 +44,7 @@ def _files(place: Place) -> Iterator[Path]:
 
 
 def _named(model: object) -> list[Path]:
-    """Folders that may be of a model: the one of that name, and the one in the cache of the hub."""
+    """Folders that may hold a model: the one of that name, and the one in the hub's cache."""
     if not isinstance(model, str) or not model or "\0" in model:
         return []
     folder = Path(model)

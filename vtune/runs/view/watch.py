@@ -15,24 +15,24 @@ from vtune.runs.start import is_running
 from vtune.view.place import check_run_folder, runs_below
 
 EVERY = 2.0
-"""Seconds between looks at the folder (ours)."""
+"""Seconds between checks of the folder (ours)."""
 GIVE = "give a folder that `vtune sft`, `rl` or `eval` writes; `vtune show` and `view` take the others"
 
 
 def watched(path: Path) -> dict[str, Any]:
-    """How far a run or an evaluation is.
+    """The progress of a run or an evaluation.
 
     Args:
         path: Its folder.
 
     Returns:
-        Of training, see `vtune.report.training.state_of`; `total` is None where neither recipe nor run names
-        one. Of an evaluation: `name`, `path`, `running`, `counts` (what `done` and `total` count: rollouts),
-        `done`, `total` (None where an older version has begun it), `finished`, `score` (None before that, and
-        where it has none), `seconds_left` (None: only who follows it knows its pace).
+        For training, see `vtune.report.training.state_of`; `total` is None if neither recipe nor run says it.
+        For an evaluation: `name`, `path`, `running`, `counts` (what `done` and `total` count: rollouts),
+        `done`, `total` (None if an older version started it), `finished`, `score` (None before that, and if
+        it has none), `seconds_left` (None: its pace is known only to `follow`).
 
     Raises:
-        DataError: If it is not the folder of a run.
+        DataError: If it is not a run folder.
     """
     check_run_folder(path, fix=GIVE)
     if not (path / "recipe.yaml").is_file():
@@ -58,7 +58,7 @@ def watched(path: Path) -> dict[str, Any]:
 
 
 def follow(path: Path) -> Iterator[dict[str, Any]]:
-    """What `watched` says now, and again at every new step until no process works in the folder any more."""
+    """The result of `watched` now, and at every new step until no process works in the folder any more."""
     found = watched(path)
     yield found
     began, first = time.monotonic(), found["done"]
@@ -78,7 +78,7 @@ def follow(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _evaluation(path: Path, drawing: Unfinished | None) -> dict[str, Any]:
-    """How far an evaluation is; `drawing` is None where it is finished."""
+    """The progress of an evaluation; `drawing` is None if it is finished."""
     name = {"name": path.resolve().name, "path": str(path)}
     rest = {"counts": "rollouts", "seconds_left": None}
     if drawing is not None:
@@ -91,13 +91,13 @@ def _evaluation(path: Path, drawing: Unfinished | None) -> dict[str, Any]:
 
 
 def _number(score: object) -> float | None:
-    """The suite's own number, where it has one."""
+    """The suite's overall score, if it has one."""
     found = score.get("score") if isinstance(score, Mapping) else None
     return found if isinstance(found, int | float) else None
 
 
 def _left(state: Mapping[str, Any], *, since: int, seconds: float) -> float | None:
-    """Seconds that the other rollouts of an evaluation take at the pace of those that were drawn `since`."""
+    """Seconds that the remaining rollouts of an evaluation take, at the pace of those finished `since`."""
     drawn = state["done"] - since
     if drawn <= 0 or state["total"] is None:
         return None
@@ -105,7 +105,7 @@ def _left(state: Mapping[str, Any], *, since: int, seconds: float) -> float | No
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """What the run says of itself; one that has not ended its first step has no numbers yet."""
+    """What the run itself reports; before the end of its first step there are no numbers."""
     begun = is_running(path) or (path / "environment.json").is_file()
     if begun and not (path / "metrics.jsonl").is_file():
         return run_begun(path)

@@ -22,10 +22,10 @@ from vtune.uses import TRIES, broken
 T = TypeVar("T", bound=BaseModel)
 
 PATIENCE = 5.0
-"""Seconds that a promise may take before it is said what is waited for, ours."""
+"""Seconds a check may take before a line says what is being waited for, ours."""
 
 SIDES = (64, 48)
-"""Width and height of the picture that parts are tried on."""
+"""Width and height of the picture that parts are tested on."""
 
 
 def gradient() -> bytes:
@@ -36,7 +36,7 @@ def gradient() -> bytes:
 
 
 def question() -> Sample:
-    """A question about a picture, new each time: a part may have changed the one before."""
+    """A question about a picture, created anew each time: a part may have modified the previous one."""
     return Sample(
         id="check/1",
         source="check",
@@ -58,14 +58,14 @@ class Check:
     fix: str = ""
     """The remedy; empty where the promise is kept."""
     bug: str = ""
-    """By which checks are known that one mistake breaks: the error with its line, or what is wrong."""
+    """Identifies checks that fail because of one mistake: the error with its line, or what is wrong."""
 
 
 class Broken(Exception):
     """A promise that is not kept.
 
     Args:
-        what: Was found, in words.
+        what: What was found, in words.
         fix: The remedy.
     """
 
@@ -75,9 +75,9 @@ class Broken(Exception):
 
 
 def tried(name: str, run: Callable[[], str]) -> Check:
-    """A promise, by a function that returns what it found, or raises what is wrong.
+    """Test a promise with a function that returns what it found, or raises what is wrong.
 
-    Where it takes long, a line on stderr says what is waited for.
+    If it takes long, a line on stderr says what is being waited for.
     """
     timer = threading.Timer(PATIENCE, _waits, (name, threading.get_ident()))
     timer.daemon = True
@@ -96,7 +96,7 @@ def tried(name: str, run: Callable[[], str]) -> Check:
 
 
 def once(checks: Sequence[Check]) -> list[Check]:
-    """Checks without those that would say again what an earlier one says is wrong."""
+    """Checks without those that would only repeat what an earlier one reports."""
     first: dict[str, Check] = {}
     for check in checks:
         if not check.ok:
@@ -111,7 +111,7 @@ def _waits(name: str, thread: int) -> None:
 
 
 def raised(error: Exception) -> str:
-    """An error, with the line of the user's file in which it came up; if in none, of ours."""
+    """An error, with the line of the user's file where it was raised; failing that, the line of ours."""
     failed = error if isinstance(error, BrokenPart) else broken(error)
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = failed.where if failed is not None else f"{frame.filename}:{frame.lineno}"
@@ -122,7 +122,7 @@ def raised(error: Exception) -> str:
 
 
 def quickest(times: int, run: Callable[[], object]) -> float:
-    """Seconds of the quickest of several runs: on a busy machine any other one may have had to wait."""
+    """Seconds of the quickest of several runs: on a busy machine the others may have had to wait."""
     found = []
     for _ in range(times):
         began = time.perf_counter()
@@ -132,10 +132,10 @@ def quickest(times: int, run: Callable[[], object]) -> float:
 
 
 def in_time(seconds: float, most: float, of: str, fix: str) -> str:
-    """The seconds that something took, in words.
+    """The time that something took, in words.
 
     Raises:
-        Broken: If they are more than `most`.
+        Broken: If it took longer than `most`.
     """
     measured = f"{seconds * 1000:.3g} ms for {of}, {most * 1000:g} ms at most"
     if seconds > most:
@@ -147,7 +147,7 @@ def section_of(model: type[T], values: Mapping[str, Any], fix: str) -> T:
     """A section as a recipe would have it.
 
     Raises:
-        Broken: If the values are wrong, with each of them in words, and `fix`.
+        Broken: If the values are wrong; lists each of them in words, with `fix`.
     """
     try:
         return model.model_validate(values)

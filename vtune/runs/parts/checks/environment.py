@@ -27,11 +27,11 @@ from vtune.tools.toolbox import Toolbox
 
 TURNS = "correct the turns of its `trial`"
 SEED = 1
-"""Of the episodes that are tried: the same, so that they have to be alike."""
+"""Seed of the test episodes: the same for all, so they must come out alike."""
 
 
 def check_environment(name: str) -> list[Check]:
-    """It opens, answers, ends and closes; two at once are as one alone; its reward lies in [0, 1]."""
+    """It opens, answers, ends and closes; two episodes at once match one alone; its reward is in [0, 1]."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
         found: list[_Played] = []
@@ -66,10 +66,10 @@ def check_environment(name: str) -> list[Check]:
 
 
 async def _opened(name: str, stack: AsyncExitStack) -> "_Played":
-    """Its trial, with a sandbox and the tools that the sample of it offers, as long as `stack` is."""
+    """Its trial, with a sandbox and the tools that its sample offers, kept open as long as `stack` is."""
     try:
         sandbox = await stack.enter_async_context(Sandbox(warm=1))
-    except SandboxUnavailable:  # who runs code here is told so; all others need none
+    except SandboxUnavailable:  # only environments that run code need one, and get the error then
         sandbox = await stack.enter_async_context(Sandbox(warm=1, at_once=False))
     trial, tools = ENVIRONMENTS[name].trial, {}
     for tool in trial.sample.tools if trial is not None else ():
@@ -80,7 +80,7 @@ async def _opened(name: str, stack: AsyncExitStack) -> "_Played":
 
 
 class _Eyes:
-    """Decodes, and sees pictures as they are."""
+    """Decodes pictures and leaves them as they are."""
 
     async def load(self, images: Sequence[bytes]) -> None:
         for data in images:
@@ -95,7 +95,7 @@ class _Eyes:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """A trial as it went."""
+    """What happened in a trial."""
 
     opening: tuple[str, tuple[bytes, ...]]
     said: tuple[tuple[Act, ...] | None, ...]
@@ -106,9 +106,9 @@ class _Played:
     """The trial of an environment.
 
     Args:
-        name: Of the environment.
-        sandbox: Runs code, should it run any.
-        tools: That the sample offers.
+        name: Name of the environment.
+        sandbox: Runs code, if the environment runs any.
+        tools: The tools that the sample offers.
     """
 
     def __init__(self, name: str, sandbox: Sandbox, tools: Toolbox) -> None:
@@ -164,12 +164,12 @@ class _Played:
                     f"its trial says `once`, and {text!r:.40} is answered: {answered[0].seen.text!r:.60}",
                     "leave `once` out, and give the trial a turn that is answered before the last",
                 )
-        # A policy errs in the midst of a conversation, too.
+        # A policy also makes mistakes in the middle of a conversation.
         await self._walk([one for turn in self._trial.turns for one in (turn, *ODD)])
         return f"{len(ODD)} turns without sense, also between its own"
 
     async def shows(self) -> str:
-        """Whether pictures show the regions that acts say they show; most say none."""
+        """Whether pictures show the regions that acts say they show; most acts name none."""
         walk, looks, unpaid = await self._alone(), 0, ""
         pictures = [picture.data or b"" for picture in self._trial.sample.images] + list(walk.opening[1])
         for acts in walk.said:
@@ -181,7 +181,7 @@ class _Played:
         return counted(looks, unpaid)
 
     async def lasts(self) -> str:
-        """Where no turn is left, what comes back is recorded, and nobody sees it."""
+        """If no turn is left, what comes back is recorded, but the policy never sees it."""
         said = (await self._walk(self._trial.turns[:1], last=True)).said[0]
         return "it ends it" if said is None else f"{len(said)} act(s)"
 
@@ -220,7 +220,7 @@ class _Played:
         return "both times"
 
     async def _alone(self) -> _Walk:
-        """The trial as it went when nobody had opened the environment before."""
+        """The trial as it went when the environment had not been opened before."""
         if self._first is None:
             self._first = await self._walk(self._trial.turns)
         return self._first
@@ -283,5 +283,5 @@ class _Played:
 
 
 def _timeless(act: Act) -> Act:
-    """An act without what the machine's speed decides."""
+    """An act without the parts that depend on the machine's speed."""
     return replace(act, seen=replace(act.seen, seconds=0.0))

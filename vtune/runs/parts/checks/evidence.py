@@ -27,15 +27,15 @@ from vtune.tools import python
 from vtune.verifiers import choice
 
 SIDE = 100
-"""Of the example's picture, in pixels."""
+"""Side of the example's picture, in pixels."""
 TARGET: Box = (60, 60, 80, 80)
 GOLD: Box = (56, 56, 84, 84)
 NOTHING: Box = (5, 5, 33, 33)
 """Where the target is, a crop that shows it, and one that does not."""
 BETWEEN: tuple[Box, ...] = ((50, 50, 70, 70), (52, 52, 88, 88), (40, 40, 95, 95), (62, 62, 78, 78))
-"""Crops of a part of the target, and with much beside it: most looks of a policy that learns are such."""
+"""Crops with part of the target, or with much around it, like most looks of a policy that is learning."""
 ENLARGED = 4
-"""Times that the policy's processor enlarges a crop."""
+"""Factor by which the policy's processor enlarges a crop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class _Trial:
 
     @property
     def untold(self) -> str:
-        """Why nobody knows what a look earns; empty: it is known."""
+        """Why the score of a look cannot be known here; empty if it can."""
         if self.part.asks_model and self.part.says is None:
             return "a model decides: say in `says` what it says, and it is tried"
         return ""
 
     def judges(self, shows: bool) -> Judges:
-        """With a model that sees well, where it asks one: whether the pictures show the target."""
+        """With a model that sees well, if the judge asks one: whether the pictures show the target."""
         says = self.part.says
         client = ScriptedJudge(lambda text: says(text, shows)) if says is not None else None
         return Judges(self.levels, client)
@@ -70,7 +70,7 @@ class _Trial:
         return with_flags(done, self.levels, self.example.sample.evidence)
 
     def verdict(self, done: Trajectory, shows: bool) -> Verdict:
-        """What the first call earns; of one of a model's, as it says."""
+        """The score of the first call; if a model judges, it answers `shows`."""
         return asyncio.run(score_call(self.example.sample, self.flagged(done), 0, self.judges(shows)))
 
     def earns(self, done: Trajectory, wanted: float, shows: bool) -> str:
@@ -99,7 +99,7 @@ class _Trial:
         return self.earns(self.example.nothing, self.levels.miss, False)
 
     def between(self) -> str:
-        """Whether looks that are neither good nor bad are judged, too, as is one whose place nobody knows."""
+        """Whether looks that are neither good nor bad are judged too, and one whose place is unknown."""
         if self.untold:
             return self.untold
         example, levels = self.example, self.levels
@@ -117,13 +117,13 @@ class _Trial:
         return f"{min(scores):g} to {max(scores):g} for {len(scores)}"
 
     def small(self) -> str:
-        """Whether a judge answers the audit's other question, and says no of its example's looks."""
+        """Whether a judge answers the audit's other question, and says no for its example's looks."""
         sample = self.example.sample
         down = ScriptedJudge(None) if self.part.asks_model else None
         if not callable(getattr(self.part.opened(self.levels, down), "shows_small", None)):
             raise Broken("it has no `shows_small(sample, trajectory, k)`", "write it: the audit asks for it")
         if self.untold:
-            # Whatever the model would say: without it, nobody can know that something is shown.
+            # Whatever the model would say: if it is down, the judge cannot know that something is shown.
             judge = opened_judge(self.name, self.levels, down)
             with suppress(ServiceError):
                 if asyncio.run(judge.shows_small(sample, self.flagged(self.example.nothing), 0)):
@@ -146,13 +146,13 @@ class _Trial:
         return "neither of the two looks"
 
     def faked(self) -> str:
-        """Whether it goes by what a call shows, and not by what its code says that it shows."""
+        """Whether it goes by what a call shows, not by what its code claims to show."""
         if self.part.reads_text:
             return "it judges what a call returns in words"
         return self.untold or check_unpaid(self.example.gold, self.paid, regions=self.part.example is None)
 
     def paid(self, done: Trajectory) -> str:
-        """What it gives for a look that shows nothing, whose flags it is not spared by; empty: nothing."""
+        """What it gives for a look that shows nothing and that flags do not catch; empty: nothing."""
         sample, done = self.example.sample, self.flagged(done)
         judge = self.judges(False).of(sample)
         score = asyncio.run(judge.judge(sample, done, 0)).score
@@ -186,7 +186,7 @@ class _Trial:
         return "neither sample nor trajectory"
 
     def fails(self) -> str:
-        """Whether a judge that cannot see says so instead of a score."""
+        """Whether a judge that cannot see reports that instead of a score."""
         part, example = self.part, self.example
         judge = opened_judge(self.name, self.levels, ScriptedJudge(None) if part.asks_model else None)
         unreadable = tuple(replace(picture, data=b"not a picture") for picture in example.gold.images)
@@ -207,7 +207,7 @@ class _Trial:
 
 
 def check_evidence(name: str) -> list[Check]:
-    """A look at the target earns its level, another nothing, and a failure is unscored."""
+    """A look at the target earns its level, any other look nothing, and a failure stays unscored."""
     trial = _Trial(name, EVIDENCE[name])
     return [
         tried("the gold look earns its level", trial.gold),
@@ -222,7 +222,7 @@ def check_evidence(name: str) -> list[Check]:
 
 
 def reward_recipe() -> RewardRecipe:
-    """The reward section by which parts are tried: that of `codev-tiny`."""
+    """The reward section that parts are tested with: that of `codev-tiny`."""
     return RewardRecipe.model_validate(read_values(find("codev-tiny", "recipes.rl"))["reward"])
 
 
@@ -233,7 +233,7 @@ def levels_of(name: str, source: str) -> EvidenceLevels:
 
 
 def standard() -> Example:
-    """A question about a part of a picture of soft blotches, a crop of that part, and one beside it."""
+    """A question about a part of a picture of soft blotches, a crop of that part, and one next to it."""
     rng = np.random.default_rng(0)
     small = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
     picture = Image.fromarray(small).resize((SIDE, SIDE))

@@ -21,27 +21,27 @@ BELIEVED: tuple[tuple[str, Callable[[Call], Call]], ...] = (
     ("`Call.output`", lambda call: replace(call, output="")),
     ("`Call.images`", lambda call: replace(call, images=())),
 )
-"""What code may say of what it has shown, and the call without it."""
+"""What code may claim about what it has shown -> the call without that claim."""
 
 
 LEAST = 8
-"""Pixels of the shorter side of another region."""
+"""Shorter side that another region must have, in pixels."""
 
 
 def check_unpaid(done: Trajectory, paid: Callable[[Trajectory], str], *, regions: bool) -> str:
-    """Try looks whose pictures show something else than the region that the call claims.
+    """Test looks whose pictures show something other than the region that the call claims.
 
     Args:
         done: Its first call shows a region, and claims it.
-        paid: What a judge gives for such a call, in words; empty where it pays nothing.
-        regions: Whether the judge is known to judge regions: of another, only one that stops paying once no
-            region is claimed believes the claim.
+        paid: What a judge gives for such a call, in words; empty if it gives nothing.
+        regions: Whether the judge is known to judge regions. If not, it counts as believing the claim only
+            if it stops paying once no region is claimed.
 
     Returns:
         What was tried, in words.
 
     Raises:
-        Broken: If one is paid for, with what the judge believed.
+        Broken: If the judge pays for one; says what the judge believed.
     """
     if not any(crop.shown is not None for crop in done.calls[0].crops):
         return "its look claims no region"
@@ -69,7 +69,7 @@ def check_unpaid(done: Trajectory, paid: Callable[[Trajectory], str], *, regions
 
 
 def _still(paid: Callable[[Trajectory], str], less: Trajectory) -> bool:
-    """Whether a call that says less is paid; what cannot be judged is not."""
+    """Whether a call that claims less is still paid for; one that cannot be judged is not."""
     try:
         return bool(paid(less))
     except (ServiceError, DataError):
@@ -82,11 +82,11 @@ def _first(done: Trajectory, less: Callable[[Call], Call]) -> Trajectory:
 
 
 def fakes(done: Trajectory) -> Iterator[tuple[str, Trajectory]]:
-    """(what is shown in place of the region, the trajectory whose first call claims that region still).
+    """(what is shown in place of the region, the trajectory whose first call still claims that region).
 
     Args:
-        done: Its first call shows what it claims. Where its region leaves no room beside it, no other is
-            shown: one that overlaps might show the target, too.
+        done: Its first call shows what it claims. If its region leaves no room next to it, no other region
+            is shown: one that overlaps might show the target too.
     """
     rng = np.random.default_rng(1)
     claimed = {crop.shown: crop for crop in done.calls[0].crops if crop.shown is not None}
@@ -107,12 +107,12 @@ def fakes(done: Trajectory) -> Iterator[tuple[str, Trajectory]]:
         if len(pictures) < len(claimed):
             continue
         images = tuple(pictures.get(number, picture) for number, picture in enumerate(done.images))
-        # By code: what our own tools say of their pictures is so.
+        # As a call of code: our own tools are trusted about their pictures.
         yield what, _first(replace(done, images=images), lambda call: replace(call, tool=PYTHON))
 
 
 def _elsewhere(picture: Image.Image, box: Box) -> Image.Image | None:
-    """A region beside a box, no larger than it; None where it leaves no room."""
+    """A region next to a box, no larger than it; None if there is no room."""
     x0, y0, x1, y1 = (round(side) for side in box)
     width, height = picture.size
     beside = [(0, 0, x0, height), (x1, 0, width, height), (0, 0, width, y0), (0, y1, width, height)]

@@ -22,11 +22,11 @@ from vtune.tools.calls import TEMPLATE
 
 BUDGET = PixelBudget(min_pixels=56 * 56, max_pixels=112 * 112)
 SIDES = (120, 90)
-"""Width and height of the picture that it is tried on."""
+"""Width and height of the picture that it is tested on."""
 DRAWN = 8
-"""Tokens that are drawn, at most."""
+"""Tokens to generate, at most."""
 TOLERANCE = 1e-3
-"""Nats by which a log-probability may differ from that of the model's own forward pass, in float32; ours."""
+"""Nats by which a log-probability may differ from the model's own forward pass, in float32; ours."""
 
 
 class _Trial:
@@ -82,7 +82,7 @@ class _Trial:
         return ", ".join(self.family.tools.tags)
 
     def drawn(self) -> str:
-        """The engine's prefill and its step by step against the model's own pass over all tokens."""
+        """Compare the engine's prefill and its single steps with the model's own pass over all tokens."""
         prompt = self.policy.chat.prompt([Message("user", f"{IMAGE}What is this?")], [self.pixels])
         reply = asyncio.run(_drawn(self.policy, prompt, self.pixels))
         ids = torch.tensor([[*prompt, *reply.token_ids]])
@@ -112,7 +112,7 @@ async def _drawn(policy: Policy, prompt: list[int], pixels: Pixels) -> Completio
 
 
 def check_family(name: str) -> list[Check]:
-    """Its tiny model is built, counted by part, sees pictures, and draws what its own forward pass says."""
+    """Its tiny model can be built and counted, sees pictures, and generates as its forward pass predicts."""
     found: list[_Trial] = []
     with tempfile.TemporaryDirectory() as folder:
 

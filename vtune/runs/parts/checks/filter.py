@@ -32,14 +32,14 @@ from vtune.schema.trajectory import Trajectory
 from vtune.verifiers import exact
 
 TIMES = 5
-"""Times that each row is looked at, of which the quickest counts."""
+"""Times that each row is tested; the quickest counts."""
 SLOWEST_ROW = 0.1
-"""Seconds of a row at most, ours: 100,000 rows take three hours of a processor at that."""
+"""Seconds per row at most, ours: at that rate 100,000 rows take one processor three hours."""
 
 TOKENS = 8
-"""Of a trace that nobody drew, so that a call that a row brings has a place."""
+"""Tokens of a trace that was never generated, so that a call that a row brings has a place."""
 KNOWN = {field.name for field in fields(Sample)} & {field.name for field in fields(Trajectory)}
-"""What both kinds of rows say."""
+"""Fields that both kinds of rows have."""
 
 ONE_BY_ONE = "it looks at one row after the other"
 ASKS = "a model or a person looks at rows that are read for it"
@@ -49,9 +49,9 @@ class _Trial:
     """A filter, and the rows that it brings.
 
     Args:
-        name: Of the filter.
+        name: Name of the filter.
         folder: Empty, for files that its settings name.
-        url: Of the model that it asks; empty where it asks none.
+        url: URL of the model that it asks; empty if it asks none.
     """
 
     def __init__(self, name: str, folder: Path, url: str) -> None:
@@ -64,14 +64,14 @@ class _Trial:
 
     @cached_property
     def values(self) -> Mapping[str, Any]:
-        """What a recipe says of it."""
+        """A recipe's settings for it."""
         example = self.part.example
         made = example(self._folder, self._url) if callable(example) else example
         return {"filter": self.name, **made}
 
     @cached_property
     def kinds(self) -> Sequence[Records]:
-        """Of rows that it can be tried on."""
+        """The kinds of rows that it can be tested on."""
         if all(key in KNOWN for row in self.rows for key in row):
             return self.part.looks_at
         return ("samples",) if "samples" in self.part.looks_at else self.part.looks_at
@@ -81,7 +81,7 @@ class _Trial:
         return section_of(self.part.section, {**self.values, **more}, "give FilterPart an `example`")
 
     def records(self, kind: Records, order: Sequence[int]) -> list[Record]:
-        """Its rows, by their numbers; those that say nothing of their id have different ones."""
+        """Its rows, by number; rows without an id get different ones."""
         name = "id" if kind == "samples" else "sample_id"
         return [replace(_plain(kind), **{name: f"check/{number}", **self.rows[number]}) for number in order]
 
@@ -91,7 +91,7 @@ class _Trial:
         return [Item(record, record.source, Path()) for record in found]
 
     def dropped(self, kind: Records, order: Sequence[int]) -> Mapping[int, Any]:
-        """Number of a row -> the reason for which a curation drops it, of rows in an order."""
+        """Number of a row -> the reason why a curation drops it, for rows in a given order."""
         self.section()
         if self.part.how is None and self.name not in OURS[FILTERS.kind]:
             raise Broken("`how` is None", "give a function, or a Corpus")
@@ -108,7 +108,7 @@ class _Trial:
                 Ledger(rows, columns, out / "drops.jsonl", recipe.seed) as ledger,
             ):
                 filter_rows(recipe, rows, ledger, looks, reviews, out, show=False)
-            # A reason may name another row by its file, which lies elsewhere the next time.
+            # A reason may name another row by its file, whose path differs the next time.
             written = (out / "drops.jsonl").read_text("utf-8").replace(f"{out}/", "")
             lines = [json.loads(line) for line in written.splitlines()]
         for line in lines:
@@ -117,7 +117,7 @@ class _Trial:
         return {numbers[line["source"]][line["row"]]: line["reason"] for line in lines}
 
     def _write(self, kind: Records, order: Sequence[int], out: Path) -> dict[str, list[int]]:
-        """A file for each source; returns the numbers of its rows."""
+        """Write one file per source; return the numbers of the rows in each."""
         numbers: dict[str, list[int]] = defaultdict(list)
         written: dict[str, list[Any]] = defaultdict(list)
         for number, record in zip(order, self.records(kind, order), strict=True):
@@ -129,7 +129,7 @@ class _Trial:
         return numbers
 
     def first(self, kind: Records) -> Mapping[int, Any]:
-        """What is dropped of the rows in their order, when it had not seen any before."""
+        """What is dropped from the rows in their original order, before the filter has seen any others."""
         if kind not in self._first:
             self._first[kind] = self.dropped(kind, range(len(self.rows)))
         return self._first[kind]
@@ -158,7 +158,7 @@ class _Trial:
         return str(gone[0])
 
     def same(self) -> str:
-        """A rule may not even know what came before a row."""
+        """A rule must not even depend on the rows before it."""
         order = list(range(len(self.rows)))
         if self.part.rule is not None:
             order.reverse()
@@ -173,7 +173,7 @@ class _Trial:
         return f"{len(order)} rows, twice"
 
     def direct(self, items: Sequence[Item]) -> Mapping[int, Any]:
-        """What it drops, without a curation around it."""
+        """What it drops without a curation around it."""
         section = self.section()
         if self.part.corpus is not None:
             keys = [(item.source, self.part.corpus.key(section, item)) for item in items]
@@ -182,7 +182,7 @@ class _Trial:
         return {number: _reason(self.part.rule, section, item) for number, item in enumerate(items)}
 
     def unchanged(self) -> str:
-        """What a filter changes, the next ones would see."""
+        """If a filter changed a row, the next filters would see that."""
         if self.part.how is None:
             return ASKS
         for kind in self.kinds:
@@ -233,7 +233,7 @@ class _Trial:
 
 
 def _plain(kind: Records) -> Record:
-    """A row of a kind: a question, or one that was answered at once."""
+    """A plain row of a kind: a question, or a trace that answers at once."""
     asked = replace(question(), verifier=exact.NAME)
     if kind == "samples":
         return asked
@@ -257,7 +257,7 @@ def _reason(rule: Callable[[Any, Item], Any], section: Selected, item: Item) -> 
 
 
 def check_filter(name: str) -> list[Check]:
-    """It keeps the row that it says it keeps, drops the other with a reason, and is read strictly."""
+    """It keeps and drops the rows that it should, each drop has a reason, and its section is strict."""
     says = FILTERS[name].says
     model = nullcontext("") if says is None else answering(says)
     with model as url, tempfile.TemporaryDirectory() as folder:

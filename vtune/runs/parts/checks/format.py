@@ -19,7 +19,7 @@ from vtune.verifiers import VERIFIERS, check_ground_truth
 
 NONSENSE = "no row of any kind\n"
 SLOWEST_ROW = 1.0
-"""Seconds of a row at most, ours; pictures are read with it."""
+"""Seconds per row at most, including reading its pictures; ours."""
 
 
 class _Trial:
@@ -38,7 +38,7 @@ class _Trial:
 
     @property
     def options(self) -> Options:
-        """What the caller of an import says of it."""
+        """What the caller of an import specifies."""
         return Options(images=self.specimen.images, columns=self.specimen.columns)
 
     def entries(self) -> list[Sample | Trajectory]:

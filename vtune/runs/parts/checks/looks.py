@@ -16,7 +16,7 @@ from vtune.schema.decoded import decoded
 from vtune.tools.observation import Observation
 
 TEXTURED = (256, 192)
-"""Width and height of a picture with detail everywhere, in which every place is known by its pixels."""
+"""Width and height of a picture with detail everywhere, so that its pixels identify every place in it."""
 
 
 def textured() -> bytes:
@@ -36,14 +36,14 @@ def check_shown(pictures: Sequence[bytes], seen: Observation) -> str:
     """Compare every picture with the region that the call says it shows, as the red flag `faked` does.
 
     Args:
-        pictures: Of the conversation before, encoded.
+        pictures: Pictures of the conversation so far, encoded.
         seen: What the call returned.
 
     Returns:
-        In words, the first that earns no more than a miss; empty where none is such.
+        In words, the first look that earns no more than a miss; empty if there is none.
 
     Raises:
-        Broken: If one shows nothing of its region, or where that lies cannot be known.
+        Broken: If a picture shows nothing of its region, or the region's place cannot be determined.
     """
     unpaid = ""
     for crop, number in shown_crops(seen):
@@ -69,5 +69,5 @@ def check_shown(pictures: Sequence[bytes], seen: Observation) -> str:
 
 
 def counted(looks: int, unpaid: str) -> str:
-    """How many looks there were, and what became of them."""
+    """How many looks there were, and the outcome of checking them."""
     return f"{looks or 'no'} look{'' if looks == 1 else 's'}" + (f", {unpaid or 'verified'}" if looks else "")

@@ -14,19 +14,19 @@ from vtune.update.losses.section import read_loss
 from vtune.update.objective import policy_terms
 
 LENGTHS = (5, 1, 8, 3)
-"""Tokens of the sequences that a loss is tried on."""
+"""Lengths in tokens of the sequences that a loss is tested on."""
 ORDER = (2, 0, 3, 1)
-"""Another order of them."""
+"""The sequences in another order."""
 FAR = (-200.0, 200.0)
-"""Log-ratios that no `exp` survives in float32, nats."""
+"""Log-ratios whose `exp` overflows or underflows in float32, in nats."""
 FIELDS = ("old_logprobs", "advantages", "off_policy")
-"""What tokens say beside the log-probabilities that are learnt."""
+"""Per-token fields other than the log-probabilities that are trained."""
 NEAR = 1e-5
-"""Numbers that differ by less, or by less as a share, are the same."""
+"""Numbers that differ by no more than this, absolutely or relatively, count as the same."""
 
 
 def check_loss(name: str) -> list[Check]:
-    """Its section, and what loss and gradient are for tokens drawn by chance: always the same ones."""
+    """Its section, and its loss and gradient on random tokens, which are always the same."""
     trial = _Trial(name, LOSSES[name])
     return [
         tried("its section is strict and can be sent", trial.section),
@@ -44,7 +44,7 @@ def check_loss(name: str) -> list[Check]:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A loss, and the values of its keys that it brings."""
+    """A loss, and the example values for its keys."""
 
     name: str
     loss: Loss[Any]
@@ -75,7 +75,7 @@ class _Trial:
         return f"{len(terms.loss)} for {len(tokens.logprobs)}"
 
     def unchanged(self) -> str:
-        """Metrics are made of the same tensors."""
+        """Metrics are computed from the same tensors."""
         tokens = _drawn()
         before = [value.clone() for value in _values(tokens)]
         self.terms(tokens)
@@ -102,7 +102,7 @@ class _Trial:
         return "0 where all advantages are 0"
 
     def follows(self) -> str:
-        """Descent raises the log-probability of tokens with a positive advantage, and lowers the others'."""
+        """Descent raises the log-probabilities of tokens with positive advantages and lowers the others'."""
         for off_policy in (False, True):
             tokens = _drawn(off=0.0, off_policy=off_policy)
             _, gradient = self.learnt(tokens)
@@ -135,7 +135,7 @@ class _Trial:
         return self.rearranged([(number,) for number in range(len(LENGTHS))], "its sequence stands alone")
 
     def without_tokens(self) -> str:
-        """A process that has fewer micro-batches than others goes along without a token to learn from."""
+        """A process with fewer micro-batches than the others takes part with no token to learn from."""
         some = _drawn()
         found = self.terms(some)
         terms, _ = self.learnt(_laid_out([], *(value[:0] for value in _values(some))))
@@ -147,7 +147,7 @@ class _Trial:
         return "a process may have none while others have some"
 
     def rearranged(self, parts: Sequence[Sequence[int]], when: str) -> str:
-        """Loss and gradient stay with their tokens where some sequences, by number, are all that there is."""
+        """Loss and gradient of a token stay the same when only some sequences, given by number, are there."""
         tokens = _drawn()
         full, slope = self.learnt(tokens)
         for numbers in parts:
@@ -165,23 +165,23 @@ class _Trial:
         return f"{len(LENGTHS)} sequences"
 
     def terms(self, tokens: Tokens) -> PolicyTerms:
-        """As training has them, which holds a loss to their form."""
+        """As training computes them, which also checks their form."""
         return policy_terms(self.read(), tokens)
 
     def learnt(self, tokens: Tokens) -> tuple[PolicyTerms, Tensor]:
-        """The terms, and the slope of their sum in each log-probability."""
+        """The terms, and the gradient of their sum with respect to each log-probability."""
         terms = self.terms(tokens)
         (gradient,) = torch.autograd.grad(terms.loss.sum(), tokens.logprobs)
         return terms, gradient
 
 
 def _drawn(*, off: float | None = None, gain: float | None = None, off_policy: bool | None = None) -> Tokens:
-    """Sequences by chance.
+    """Random sequences.
 
     Args:
-        off: Log-ratio of all tokens, nats; None: by chance.
-        gain: Advantage of all; None: by chance, and none is 0.
-        off_policy: Whether weights have changed since they drew them; None: by chance.
+        off: Log-ratio of all tokens, in nats; None: random.
+        gain: Advantage of all tokens; None: random, and never 0.
+        off_policy: Whether the weights have changed since the tokens were generated; None: random.
     """
     count = sum(LENGTHS)
     chance = torch.Generator().manual_seed(0)
@@ -195,7 +195,7 @@ def _drawn(*, off: float | None = None, gain: float | None = None, off_policy: b
 
 
 def _places(number: int) -> range:
-    """Where the tokens of a sequence lie."""
+    """Indices of a sequence's tokens."""
     start = sum(LENGTHS[:number])
     return range(start, start + LENGTHS[number])
 

@@ -23,17 +23,17 @@ NOWHERE = JudgeEndpoint(
     timeout_s=1.0,
     api_key_env=None,
 )
-"""The endpoint of a judge that nobody connects to."""
+"""The endpoint of a judge that is never connected to."""
 
 PAUSE = 0.01
-"""Seconds that the end of a server may wait for; ours."""
+"""Seconds that shutting down a server may wait; ours."""
 
 
 class ScriptedJudge(JudgeClient):
     """A judge without an endpoint.
 
     Args:
-        says: The reply to a question's text; None: there is no reply.
+        says: Returns the reply to a prompt's text; None: there is no reply.
     """
 
     def __init__(self, says: Callable[[str], str] | None) -> None:
@@ -41,7 +41,7 @@ class ScriptedJudge(JudgeClient):
         self._says = says
 
     async def ask(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
-        """What it is told to say."""
+        """Reply with what `says` returns."""
         if self._says is None:
             raise NoReply("the model does not answer")
         return self._says(f"{prompt.system}\n{prompt.text}")
@@ -49,7 +49,7 @@ class ScriptedJudge(JudgeClient):
 
 @contextmanager
 def answering(says: Callable[[str], str]) -> Iterator[str]:
-    """The URL of an OpenAI-compatible endpoint that answers each request by its text."""
+    """The URL of an OpenAI-compatible endpoint whose replies depend on the text of each request."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -62,7 +62,7 @@ def answering(says: Callable[[str], str]) -> Iterator[str]:
             self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
-            """Nobody reads it."""
+            """Nobody reads this log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": PAUSE}, daemon=True)

@@ -11,16 +11,16 @@ from vtune.schema.sample import Sample
 from vtune.tools.tool import function
 
 DRAWS = 8
-"""That may show different words; ours."""
+"""Number of draws in which the words may differ; ours."""
 QUESTION = "Which one?"
-"""What is asked of each."""
+"""The question in each test sample."""
 SCHEMA = function("check_tool", "Show a part of the picture.", {"part": {"type": "string"}}, ["part"])
-"""A tool that the style may speak of."""
+"""A tool that the style may mention."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A style, tried on small samples."""
+    """A style, tested on small samples."""
 
     name: str
 
@@ -93,7 +93,7 @@ class _Trial:
 
 
 def check_prompt(name: str) -> list[Check]:
-    """Turns with the sample's pictures and question, the user's last, and the same again."""
+    """It yields turns with the sample's pictures and question, the user's last, and the same every time."""
     trial = _Trial(name)
     return [
         tried("a sample becomes turns", trial.becomes),

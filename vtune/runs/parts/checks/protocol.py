@@ -61,7 +61,7 @@ def _asks(rule: Rule, sample: Sample) -> Callable[[], str]:
 
 
 def _right(kind: str, rule: Rule, sample: Sample, right: str) -> Callable[[], str]:
-    """The right answer, as the rule says that it looks, else in one of the forms that protocols ask for."""
+    """The right answer in the rule's own form, else in one of the forms that protocols ask for."""
 
     def run() -> str:
         forms = (right, *OTHER_FORMS.get(kind, ()))

@@ -15,14 +15,14 @@ from vtune.tools.python import NAME as PYTHON
 from vtune.verifiers import VERIFIERS, choice, exact
 
 ODD = 'as "people"\tsay it,\n\\ünd <b>so</b> 東京 🙂 '
-"""A text with what tables and lines may trip over."""
+"""A text with everything that table and line formats may trip over."""
 
 
 def samples(sample: Sample) -> Iterator[tuple[str, Sample]]:
-    """(the field that says more, the sample with it), then one with all that does not exclude the rest.
+    """(the field that holds more, the sample with it), then one sample with all compatible fields at once.
 
     Args:
-        sample: Of the format's own specimen.
+        sample: From the format's own specimen.
     """
     together = {key: value for _, changed in _together(sample) for key, value in changed.items()}
     turns = {"prompt": (Message("system", "Look."), *sample.prompt)}
@@ -36,7 +36,7 @@ def _changes(sample: Sample) -> Iterator[tuple[str, Mapping[str, Any]]]:
     marked = Message("user", f"{IMAGE}{ODD}{IMAGE}", (0, 1))
     pictures = tuple(Picture(data=encoded_picture(number)) for number in (3, 4))
     box = (Evidence("one", 1, _all_of(pictures[1])), Evidence(ODD, 0, (1.5, 2.0, 9.25, 30.0)))
-    # An environment of the user's own may be for other ground truths, and without it no verifier reads one.
+    # A user's own environment may take other ground truths, and without it no verifier reads them.
     plain = {"environment": "", "verifier_parm": {}}
     judged = {**plain, "ground_truth": "a sign", "verifier": exact.NAME, "choices": ()}
     chosen = {**plain, "ground_truth": "B", "verifier": choice.NAME, "choices": ("red", "blue")}
@@ -52,9 +52,9 @@ def _changes(sample: Sample) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _together(sample: Sample) -> list[tuple[str, Mapping[str, Any]]]:
-    """What a sample may say beside its question, its pictures and how it is judged."""
+    """Fields that a sample may have besides its question, its pictures and how it is judged."""
     boxes = (Evidence("sign", 0, _all_of(sample.images[0])),) if sample.images else ()
-    # The tools give no reward that a verifier could take.
+    # The tools provide no reward that a verifier could use.
     elsewhere = not VERIFIERS[sample.verifier].reads_outcome
     return [
         ("source", {"source": "check"}),
@@ -72,10 +72,10 @@ def _together(sample: Sample) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def traces(trace: Trajectory) -> Iterator[tuple[str, Trajectory]]:
-    """(the field that says more, the trace with it), then one with all of them.
+    """(the field that holds more, the trace with it), then one trace with all of them.
 
     Args:
-        trace: Of the format's own specimen; one without calls says less.
+        trace: From the format's own specimen; one without calls has fewer fields.
     """
     changes: list[tuple[str, Mapping[str, Any]]] = [("source", {"source": "check"})]
     if trace.calls:
@@ -99,7 +99,7 @@ def traces(trace: Trajectory) -> Iterator[tuple[str, Trajectory]]:
 
 
 def _named(known: str, number: int) -> str:
-    """Another id of the same form: a format may hold ids of its own form alone, such as `cards/17`."""
+    """Another id of the same form: a format may only hold ids of its own form, such as `cards/17`."""
     head = known.rstrip("0123456789")
     return f"{head}{9000 + number:0{len(known) - len(head)}}"
 

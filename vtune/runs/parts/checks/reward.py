@@ -39,17 +39,17 @@ REPLIES = (
     "",
     "I do not know. " * 200,
 )
-"""A right reply, a wrong one, an empty and a long one."""
+"""A right reply, a wrong one, an empty one and a long one."""
 TIMES = 3
-"""Times that a trajectory is scored, of which the quickest counts."""
+"""Times that a trajectory is scored; the quickest counts."""
 SLOWEST = 0.1
-"""Seconds of a trajectory at most, ours: all that are scored at the same time wait for each other."""
+"""Seconds per trajectory at most, ours: all that are scored at the same time wait for each other."""
 
 Found = Verdict | Unscored
 
 
 def check_reward(name: str) -> list[Check]:
-    """Its scores lie in its bounds, are the same every time, cross processes, and are null where unknown."""
+    """Its scores stay in bounds, are reproducible, can be sent to other processes, and null if unknown."""
     trial = _Trial(name)
     return [
         tried("scores lie within its bounds", trial.bounds),
@@ -74,20 +74,20 @@ class _Case:
 
 
 class _Trial:
-    """A part, tried on small trajectories."""
+    """A part, tested on small trajectories."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.part: RewardPart = REWARDS[name]
 
     def section(self, **more: object) -> PartSection:
-        """What `reward.parts` of a recipe says of it, or its key; of one that is a weight, the same."""
+        """Its section in a recipe, under `reward.parts` or its own key; a plain weight becomes one too."""
         values = {"weight": 1.0, **self.part.example, **more}
         return section_of(self.part.section, values, "give RewardPart an `example`")
 
     @cached_property
     def recipe(self) -> RewardRecipe:
-        """A recipe that asks for it, and for what it may read of others."""
+        """A recipe that uses it, and whatever it may read from other parts."""
         section = self.section()
         if not self.part.column:
             own = section_of(OwnParts, {self.name: section.model_dump()}, "give RewardPart an `example`")
@@ -96,7 +96,7 @@ class _Trial:
         return reward_recipe().model_copy(update={self.name: said})
 
     def trajectories(self) -> list[Trajectory]:
-        """Without calls and with them, by what was said."""
+        """Trajectories without calls, one per reply, then two with calls."""
         example = standard()
         plain = replace(example.gold, calls=(), images=example.gold.images[:1])
         replies = (Message("assistant", reply) for reply in (*REPLIES, *self.part.replies))
@@ -104,7 +104,7 @@ class _Trial:
         return [*spoken, example.gold, example.nothing]
 
     def found(self, *cases: _Case) -> list[Found]:
-        """What it says of each, after the parts before it; of no case: of all trajectories."""
+        """Its scores for these cases, after the parts before it; without cases, for all trajectories."""
         cases = cases or tuple(_Case(standard().sample, done) for done in self.trajectories())
 
         async def all_of() -> list[Found]:
@@ -120,7 +120,7 @@ class _Trial:
         return asyncio.run(all_of())
 
     def judges(self, answers: bool) -> Judges:
-        """Those of the recipe, with a model that says what the part gives, or nothing."""
+        """The judges of the recipe, with a model that replies as the part specifies, or not at all."""
 
         def says(text: str) -> str:
             if self.part.says is None or text.startswith(ANSWER_SYSTEM):
@@ -131,7 +131,7 @@ class _Trial:
 
     @cached_property
     def first(self) -> list[Found]:
-        """What it says of all trajectories at the first time."""
+        """Its scores for all trajectories the first time."""
         return self.found()
 
     def bounds(self) -> str:
@@ -160,7 +160,7 @@ class _Trial:
         return f"{len(self.first)} trajectories, twice"
 
     def unchanged(self) -> str:
-        """What one part changes, the next ones and the record of the run would see."""
+        """If one part changed something, later parts and the run's records would see that."""
         cases = [_Case(standard().sample, done) for done in self.trajectories()]
         before = copy.deepcopy(cases)
         self.found(*cases)
@@ -187,7 +187,7 @@ class _Trial:
         return "they can be sent"
 
     def unscored(self) -> str:
-        """What is unknown of other parts is no score of this one."""
+        """If other parts are unknown, this part has no score either."""
         nobody = Unscored("for the check")
         usual = self.beside([Verdict(1.0, "")], Verdict(1.0, ""))
         found = self.beside([nobody], nobody)
@@ -198,7 +198,7 @@ class _Trial:
         raise Broken(f"other parts are unscored, and it scores {found.score:g}", "return Unscored(why)")
 
     def beside(self, calls: Sequence[Found], others: Found) -> Found:
-        """What it says of the gold trajectory, where calls and the other parts earn this."""
+        """Its score for the gold trajectory, given what calls and the other parts earn."""
         example = standard()
 
         async def score() -> Found:
@@ -211,7 +211,7 @@ class _Trial:
         return asyncio.run(score())
 
     def failed(self) -> str:
-        """A picture that cannot be read and a model that is down are no fault of the policy."""
+        """An unreadable picture, or a model that is down, is not the policy's fault."""
         gold, sample = standard().gold, standard().sample
         unreadable = tuple(replace(picture, data=b"not a picture") for picture in gold.images)
         free = replace(sample, verifier=judge.NAME, ground_truth="a light blue", choices=())
@@ -242,7 +242,7 @@ class _Trial:
         )
 
     def fast(self) -> str:
-        self.first  # noqa: B018 - what is loaded once is no matter of a trajectory
+        self.first  # noqa: B018 - one-off loading must not count towards a trajectory
         seconds = [self._seconds(done) for done in self.trajectories()]
         return in_time(max(seconds), SLOWEST, "a trajectory", "do less: the others wait for it")
 

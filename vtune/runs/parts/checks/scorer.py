@@ -12,20 +12,20 @@ from vtune.verifiers.boxes import LabelledBox
 
 BOX = LabelledBox("cup", (10.0, 10.0, 60.0, 60.0))
 MANY = 1000
-"""Rollouts over which the time is taken."""
+"""Rollouts that are scored to measure the time."""
 SLOWEST_SCORE = 10.0
 """Seconds for all of them at most, ours."""
 KNOWN = "take the mean over those marks whose `score` is not None; where there are none, leave `score` out"
 
 
 def picture(number: int) -> AnnotatedPicture:
-    """A picture of one cup: what scorers of sets need."""
+    """A picture of one cup, as needed by scorers that work on whole sets."""
     cup = Annotation(number + 1, 1, (10.0, 10.0, 50.0, 50.0), 2500.0, crowd=False)
     return AnnotatedPicture(number, 100, 100, "check", {"cup": 1}, (cup,))
 
 
 def marks_of(scores: Sequence[float | None]) -> list[Mark]:
-    """Rollouts of different questions that earned something, or could not be scored."""
+    """Rollouts of different questions, each with a score or unscored."""
     extra = {
         "category": "single",
         "cycle_category": "0",
@@ -40,7 +40,7 @@ def marks_of(scores: Sequence[float | None]) -> list[Mark]:
 
 
 def check_scorer(name: str) -> list[Check]:
-    """Right is 1, wrong 0, unscored nothing; the order moves nothing, and what it gives can be written."""
+    """Right is 1, wrong is 0, unscored is left out; the order does not matter; the result can be written."""
 
     def score(scores: Sequence[float | None]) -> object:
         return raw_scores(name, marks_of(scores)).get("score")

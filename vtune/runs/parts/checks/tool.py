@@ -42,7 +42,7 @@ ODD: tuple[Any, ...] = (None, "", "odd", -1, 0, 10**7, 0.5, True, [], ["odd"], {
 """Values that a model may write for any argument."""
 
 REGIONS = ((40.0, 24.0, 104.0, 72.0), (176.0, 120.0, 224.0, 184.0), (160.0, 16.0, 240.0, 64.0))
-"""Of a textured picture, xyxy in pixels, far from each other: what `look` is asked for."""
+"""Regions of a textured picture, xyxy in pixels, far from each other, that `look` is asked for."""
 
 EXAMPLE = "correct `example`, or `run`"
 
@@ -56,18 +56,18 @@ MODES = {
     "black and white": "1",
     "of a palette": "P",
 }
-"""Pictures that data has beside plain colours, and what Pillow calls them."""
+"""Kinds of pictures in data, besides plain RGB -> Pillow's mode."""
 
 SEED = 1
-"""Of the sessions that code runs in."""
+"""Seed of the sessions that code runs in."""
 
 SLOW = "do less, or give up in time: the policy waits for it"
 SLOWEST_TOOL = 10.0
-"""Seconds of a call at most, ours."""
+"""Seconds per call at most, ours."""
 
 
 def check_tool(name: str) -> list[Check]:
-    """It opens, answers the call of its example, and tells the model what it did wrong."""
+    """It opens, answers the call of its example, and tells the model about its mistakes."""
     seconds: list[float] = []
 
     def called(arguments: Mapping[str, Any] | None) -> Observation:
@@ -129,7 +129,7 @@ def check_tool(name: str) -> list[Check]:
 
 
 def _wrong(name: str) -> Mapping[str, Any]:
-    """Arguments that no call may have; of code, what cannot run."""
+    """Arguments that are invalid for any call; for code, code that cannot run."""
     if TOOLS[name].opened is None:
         return dict.fromkeys(TOOLS[name].example or {}, "no such name")
     return {"no such argument": 1}
@@ -145,7 +145,7 @@ def _leaves(name: str) -> str:
 
 
 def _takes(name: str) -> str:
-    """Call it about pictures of other modes: the run ends where it raises."""
+    """Call it on pictures in other modes: an exception would end the run."""
     example = TOOLS[name].example or {}
     (plain,) = asyncio.run(_called(name, example))
     if plain.status != "ok":
@@ -197,7 +197,7 @@ def _shows(name: str) -> str:
 
 
 def _looks_there(name: str) -> str:
-    """Whether `look` asks for the region that it is given: traces teach a policy to look so."""
+    """Whether `look` asks for the region that it is given: traces teach a policy to look this way."""
     look, data = TOOLS[name].look, textured()
     assert look is not None
     asked = [look(0, region, TEXTURED) for region in REGIONS]
@@ -222,7 +222,7 @@ def _looks_there(name: str) -> str:
 
 
 def _as_floats(value: Any) -> list[float]:
-    """What a model may write for a whole number: JSON has no other kind."""
+    """How a model may write a whole number: JSON does not distinguish floats."""
     return [float(value)] if type(value) is int else []
 
 
@@ -233,7 +233,7 @@ async def _called(
     sides: tuple[int, int] = SIDES,
     sample: Sample | None = None,
 ) -> list[Observation]:
-    """What comes of calls about a picture, a gradient if none is given."""
+    """What calls about a picture return; a gradient if no picture is given."""
     part, data, sample = TOOLS[name], picture or gradient(), sample or question()
     scene = Scene(sample, (data,), (View(data, 0, None, sides),))
     if part.opened is None:
@@ -248,7 +248,7 @@ async def _called(
 
 @asynccontextmanager
 async def open_tool(name: str, folder: Path, sample: Sample | None = None) -> AsyncIterator[Tool]:
-    """A tool with the settings that it is tried with, of a sample or of any; its files are in a folder."""
+    """A tool with its test settings, for one sample or for any; its files are in a folder."""
     part = TOOLS[name]
     assert part.opened is not None
     section = _section(part, folder)
@@ -266,7 +266,7 @@ async def open_tool(name: str, folder: Path, sample: Sample | None = None) -> As
 
 
 async def _ran(asked: Sequence[Mapping[str, Any]], scene: Scene) -> list[Observation]:
-    """What comes of code, each in a session of its own, as the first call of a trajectory."""
+    """What code returns, each piece in its own session, as the first call of a trajectory."""
     found = []
     async with Sandbox(warm=1, at_once=False) as sandbox:
         for arguments in asked:
@@ -279,7 +279,7 @@ async def _ran(asked: Sequence[Mapping[str, Any]], scene: Scene) -> list[Observa
 
 
 def _section(part: ToolPart, folder: Path) -> Strict:
-    """What a recipe says of a tool when it is tried."""
+    """A recipe's section for the tool in a test."""
     said = part.settings(folder) if callable(part.settings) else part.settings
     return section_of(part.recipe or NoSettings, said, "give ToolPart `settings` that it is tried with")
 
@@ -295,7 +295,7 @@ async def _survived(toolbox: Toolbox, asked: Asked, scene: Scene) -> Observation
     try:
         found = await toolbox.run(asked, scene, 0, ResultCache())
     except RunFailed:
-        raise  # it says itself what is wrong
+        raise  # the error already says what is wrong
     except Exception as error:
         if asked.arguments == TOOLS[asked.tool].example:
             fix = "correct the line; Mistake is for what the model did wrong"

@@ -22,27 +22,27 @@ from vtune.verifiers.verifier import Undecided
 from vtune.verifiers.verifying import SLICE, Verifying
 
 INLINE = 0.005
-"""Seconds of a verdict at most where a verifier is not `in_worker`, ours: a loop of rollouts waits for it."""
+"""Seconds per verdict at most for a verifier that is not `in_worker`, ours: it blocks the rollouts' loop."""
 TIMES = 20
-"""Verdicts of which the quickest counts."""
+"""Number of verdicts; the quickest counts."""
 ODD = ("", "<answer></answer>", "<answer>", "I do not know.", "</answer><answer>", "\x00\ud800")
 """Replies without an answer."""
 FASTER = "do less: what takes longer in a worker is begun anew in one of few processes for slow replies"
-"""The next step for a verifier that is slow in a worker, too."""
+"""The next step for a verifier that is too slow even in a worker."""
 FULL_MARKS = "the gold answer earns full marks"
 GOLD = "score `gold` of its case 1"
 NO_ANSWER = "return no_answer(sample) where given_answer finds none"
 
 
 def near_misses(gold: str) -> list[str]:
-    """Answers that are nearly right, to which a verifier may give a part of the score.
+    """Answers that are almost right, for which a verifier may give part of the score.
 
     Args:
         gold: The right answer.
 
     Returns:
-        Each of its numbers one and a tenth off, its letters and digits replaced by a neighbour, one at a
-        time, a word left out, and all of it twice. Ours.
+        Each of its numbers off by one and by a tenth, each letter and digit replaced by a neighbour, one at a
+        time, one word left out, and the whole answer twice. Ours.
     """
     found = []
     for number in re.finditer(r"\d+(?:\.\d+)?", gold):
@@ -61,26 +61,26 @@ def near_misses(gold: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _VerifierTrial:
-    """A verifier, and the example that it brings."""
+    """A verifier, and its example."""
 
     verifier: Verifier
     made: Sample
 
     @property
     def sample(self) -> Sample:
-        """The sample of its case, new each time: a verifier may have changed the one before."""
+        """The sample of its case, copied each time: a verifier may have modified the previous one."""
         return copy.deepcopy(self.made)
 
     @property
     def best(self) -> Sample:
-        """The sample to which the gold reply is right: where it takes an environment's reward, that is 1."""
+        """The sample for which the gold reply is right; for an environment's reward, with outcome 1."""
         if not self.verifier.reads_outcome:
             return self.sample
         return with_outcome(self.sample, Outcome(1.0, "for the check"))
 
     @property
     def worst(self) -> Sample:
-        """The same where nothing is right: where it takes an environment's reward, that is 0."""
+        """The same sample with nothing right; for an environment's reward, with outcome 0."""
         if not self.verifier.reads_outcome:
             return self.sample
         return with_outcome(self.sample, Outcome(0.0, "for the check"))
@@ -102,7 +102,7 @@ class _VerifierTrial:
         return [(self.gold, self.best), *((reply, self.worst) for reply in (*ODD, cut, self.wrong))]
 
     def verdict(self, reply: str, sample: Sample, *, same: bool = False) -> Verdict:
-        """What it says; a model that is asked says whether the answer is the same as the truth."""
+        """Its verdict; if it asks a model, that model says whether the answer is the same as the truth."""
         try:
             found: object = self.verifier.verify(reply, sample)
         except Undecided as left:
@@ -112,7 +112,7 @@ class _VerifierTrial:
         return _verdict(found)
 
     def gives(self) -> str:
-        """Whether it gives a verdict at all; what it raises as verifiers do is looked at later."""
+        """Whether it gives a verdict at all; errors that verifiers may raise are checked later."""
         with suppress(VtuneError):
             _verdict(self.verifier.verify(self.gold, self.best))
         return "a verdict"
@@ -122,7 +122,7 @@ class _VerifierTrial:
         return _expect(self.verdict(self.gold, self.best, same=True), 1.0, GOLD)
 
     def truth(self) -> str:
-        """What `vtune data validate` tries of every row."""
+        """What `vtune data validate` tries for every row."""
         check_full_marks(self.best, None)
         return "the environment judges" if self.verifier.reads_outcome else self.verifier.right(self.best)
 
@@ -184,7 +184,7 @@ class _VerifierTrial:
         return self.verdict(self.wrong, self.worst).why
 
     def unchanged(self) -> str:
-        """All rollouts of a group are judged by one sample."""
+        """All rollouts of a group are judged with the same sample."""
         for reply, sample in self.pairs:
             before = copy.deepcopy(sample)
             self.verdict(reply, sample)
@@ -194,7 +194,7 @@ class _VerifierTrial:
         return f"{len(self.pairs)} verdicts"
 
     def undecided(self) -> str:
-        """What is left to a model is the answer alone, and its word counts."""
+        """Only the answer is left to a model, and the model's verdict counts."""
         if not self.verifier.asks_judge:
             return "it asks no model"
         try:
@@ -231,7 +231,7 @@ class _VerifierTrial:
 
 
 def check_verifier(name: str) -> list[Check]:
-    """Its case: gold, no answer, a wrong one, a broken truth; and that it is fast (main thread only)."""
+    """Its case: gold, no answer, a wrong one, an invalid truth; and its speed (main thread only)."""
     verifier = VERIFIERS[name]
     case = verifier.case
     sample = Sample(
@@ -246,7 +246,7 @@ def check_verifier(name: str) -> list[Check]:
     trial = _VerifierTrial(verifier, sample)
     gives = tried(FULL_MARKS, trial.gives)
     if not gives.ok:
-        return [gives]  # all others would say the same
+        return [gives]  # all others would report the same
     return [
         tried(FULL_MARKS, trial.full_marks),
         tried("so does the ground truth, as an answer", trial.truth),
@@ -265,7 +265,7 @@ def check_verifier(name: str) -> list[Check]:
 
 
 def _refuses(name: str, what: str, run: Callable[[], object]) -> None:
-    """Hold a function of the verifier to its DataError."""
+    """Check that a function of the verifier raises DataError."""
     try:
         run()
     except DataError:

@@ -30,14 +30,14 @@ WORDS = {
     "tool_ratio": ("ratio", "weight"),
     "calls": ("status", "error", "output", "seconds", "crop"),
 }
-"""Other words for a field, in which a refusal may name it."""
+"""Other words by which a refusal may name a field."""
 
 
 def check_written(name: str, specimen: Specimen, folder: Path) -> str:
-    """Export what an import makes of a specimen, and records with all that ours may say, and import it.
+    """Export a specimen's imported rows, and records that use every field of ours, and import them again.
 
     Args:
-        name: Of the format, which is written.
+        name: Name of the format, which is written.
         specimen: Its rows.
         folder: For files.
 
@@ -45,8 +45,8 @@ def check_written(name: str, specimen: Specimen, folder: Path) -> str:
         What came back, in words.
 
     Raises:
-        Broken: If a row of the specimen is refused, another without a word of why, or something comes back
-            otherwise.
+        Broken: If a row of the specimen is refused, another row is refused without a reason, or something
+            comes back changed.
     """
     made, full, back = (folder / f"{step}.parquet" for step in ("made", "full", "back"))
     there = folder / ("there.jsonl" if writer_of(name).columns is None else "there.parquet")
@@ -86,7 +86,7 @@ def _write(name: str, path: Path, records: Sequence[Any]) -> None:
 
 
 def _check_holds(name: str, own: Sequence[Any]) -> None:
-    """Check that a format refuses no row of its own.
+    """Check that a format refuses none of its own rows.
 
     Raises:
         Broken: If it does.
@@ -100,7 +100,7 @@ def _check_holds(name: str, own: Sequence[Any]) -> None:
 
 
 def _check_told(plain: Any, fuller: Any, problem: Problem) -> None:
-    """Check that a refusal names a field by which a record says more than a plain one.
+    """Check that a refusal names a field in which the record holds more than a plain one.
 
     Raises:
         Broken: If it does not.
@@ -116,10 +116,10 @@ def _check_told(plain: Any, fuller: Any, problem: Problem) -> None:
 
 
 def _check_same(wrote: Sequence[Any], back: Sequence[Any]) -> None:
-    """Check that records came back as they were.
+    """Check that records came back unchanged.
 
     Raises:
-        Broken: If not.
+        Broken: If they did not.
     """
     if len(back) != len(wrote):
         raise Broken(f"{len(wrote)} rows were written, and {len(back)} are read", LOSSLESS)

@@ -21,13 +21,13 @@ from vtune.schema.trajectory import Trajectory
 
 
 def data_joins(node: Node, shop: Workshop) -> Iterator[Join]:
-    """The joins of a data recipe with whoever makes what it reads."""
+    """The joins between a data recipe and whatever writes what it reads."""
     items: list[Item] = []
     for name, source in node.recipe.used.items():
         for file in source.files:
             yield from file_joins(node.title, file, node.recipe.records, shop)
         if not all(shop.writers(file) or Path(file).is_file() for file in source.files):
-            continue  # reported for its file
+            continue  # already reported for its file
         writers = listed(sorted({p.by for file in source.files for p in shop.writers(file)}))
         try:
             rows = source_rows(node, name, shop)
@@ -71,7 +71,7 @@ def _benchmarks(reader: str, spec: Contamination, shop: Workshop) -> Iterator[Jo
 
 
 def _pass_rate(node: Node, reader: str, spec: PassRate, items: list[Item], shop: Workshop) -> Iterator[Join]:
-    """Whether the rollouts of the filter are told what their verifiers read, and can be scored."""
+    """Whether the filter's rollouts know what their verifiers need, and can be scored."""
     yield policy_of(reader, spec.model, shop)[0]
     looked = [item for item in items if concerns(spec, item)]
     if not looked:
@@ -103,6 +103,6 @@ def _pass_rate(node: Node, reader: str, spec: PassRate, items: list[Item], shop:
     except VtuneError as error:
         yield broken(node.title, reader, "prompt", style, error)
         return
-    # What a tiny model has learnt from traces no prompt has to say.
+    # A tiny model answers as its traces taught it, so the prompt need not describe that.
     if not STYLES[style].bare:
         yield prompt_join(node.title, reader, style, posed)

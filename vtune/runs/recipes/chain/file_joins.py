@@ -11,9 +11,9 @@ from vtune.runs.recipes.chain.nodes import run_node
 from vtune.runs.recipes.chain.writers import Product, Workshop, unwritten
 
 _LOCAL = re.compile(r"[./~]|(runs|models|data|checkpoints)/")
-"""How a path begins; any other `owner/name` is on the hub."""
+"""How a path begins; any other `owner/name` is a hub name."""
 NOBODY = "nobody"
-"""Writes what nothing makes."""
+"""The writer of anything that nothing makes."""
 _CHECKPOINT = re.compile(r"/checkpoints/[^/]+/?$")
 
 
@@ -21,10 +21,10 @@ def file_joins(reader: str, path: str, wanted: str, shop: Workshop) -> Iterator[
     """One join for each writer of a file that a recipe names.
 
     Args:
-        reader: Who names it.
+        reader: The recipe that names it.
         path: The file, or the folder of an index.
         wanted: `samples`, `traces` or `index`.
-        shop: Who writes what.
+        shop: Knows who writes what.
     """
     writers = shop.writers(path)
     for product in writers:
@@ -41,14 +41,14 @@ def file_joins(reader: str, path: str, wanted: str, shop: Workshop) -> Iterator[
 
 
 def policy_of(reader: str, model: str, shop: Workshop) -> tuple[Join, Product | None]:
-    """The join of a recipe with the policy that it begins with, and who writes this policy.
+    """The join of a recipe with the policy that it starts from, and the product that is this policy.
 
     Args:
-        reader: Who names it.
+        reader: The recipe that names it.
         model: Folder, run folder or hub name.
-        shop: Who writes what.
+        shop: Knows who writes what.
     """
-    # A run that starts from its own folder is refused; whoever else writes there is meant.
+    # A run that starts from its own folder is refused, so any other writer of that folder is meant.
     writers = sorted(shop.writers(run_folder(model)), key=lambda product: product.by == reader)
     if writers and writers[0].by == reader:
         why = "it begins with the folder that it writes, and nothing else writes there"
@@ -64,7 +64,7 @@ def policy_of(reader: str, model: str, shop: Workshop) -> tuple[Join, Product | 
 
 
 def _policy_here(reader: str, model: str) -> tuple[Join, Product | None]:
-    """A folder on this machine; of a run, its own recipe says what the policy was taught."""
+    """A folder on this machine; if it is a run, its own recipe says what the policy was taught."""
     join = Join("a folder that is here", reader, "policy", model, model)
     folder = Path(run_folder(model))
     if not (folder / "recipe.yaml").is_file():
@@ -78,20 +78,20 @@ def _policy_here(reader: str, model: str) -> tuple[Join, Product | None]:
 
 
 def run_folder(model: str) -> str:
-    """The folder of the run that a checkpoint is of, from here; any other path as it is."""
+    """The folder of the run that a checkpoint belongs to, relative to here; any other path unchanged."""
     folder = Path(_CHECKPOINT.sub("", model))
-    # A sweep names its start as it is on this machine, once it is there.
+    # Once its starting point exists on this machine, a sweep names it by its absolute path.
     if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
         return str(folder.relative_to(Path.cwd()))
     return _CHECKPOINT.sub("", model)
 
 
 def broken(writer: str, reader: str, about: str, read: str, error: VtuneError) -> Join:
-    """A join that an error reports."""
+    """A join that fails with an error."""
     return Join(writer, reader, about, "", read, "break", said(error), error.fix)
 
 
 def said(error: VtuneError) -> str:
-    """What an error says, on one line; of a list of rows the first one."""
+    """The message of an error, on one line; for a list of rows, the first one."""
     lines = [line.strip() for line in error.what.splitlines() if line.strip()]
     return ": ".join(lines[:2]) + (f" ({error.where})" if error.where and len(lines) < 2 else "")

@@ -26,10 +26,10 @@ FLAGS = (
     ),
     *("--claimed", "--compare", "--credit", "--every-call", "--list", "--replies", "--reward", "--self-test"),
 )
-"""Options without a value."""
+"""Options that take no value."""
 _LINE = re.compile(r"#\s+vtune\s+(\S.*)")
 _REMARK = re.compile(r"\s{2,}[(#].*")
-"""Behind a command, two spaces away: words for people."""
+"""Remark for readers after a command, two or more spaces away."""
 _NEXT = re.compile(r"\s*(?:;|&&)\s*vtune\s+")
 _PLACE = re.compile(r"\b[A-Z][A-Z_]+\b")
 
@@ -39,26 +39,26 @@ class Command:
     """A command line without `vtune`."""
 
     words: tuple[str, ...]
-    """What is not an option: verbs, names, paths."""
+    """Everything that is not an option: verbs, names, paths."""
     options: Mapping[str, tuple[str, ...]]
-    """Option, with its dashes -> its values; none for a flag."""
+    """Option, with its dashes -> its values; empty for a flag."""
     text: str
 
     def value(self, option: str) -> str | None:
-        """The last value of an option; None where it is not given."""
+        """The last value of an option; None if it is not given."""
         values = self.options.get(option, ())
         return values[-1] if values else None
 
     def begins(self, *words: str) -> bool:
-        """Whether it is this verb."""
+        """Whether it starts with these words."""
         return self.words[: len(words)] == words
 
 
 def commands_of(path: Path) -> list[Command]:
-    """The commands that stand in comment lines of a file.
+    """The commands in the comment lines of a file.
 
     Raises:
-        RecipeError: If one is not a command line, e.g. by an open quote.
+        RecipeError: If one cannot be parsed, e.g. because of an open quote.
     """
     return list(_commands(path))
 
@@ -81,7 +81,7 @@ def _commands(path: Path) -> Iterator[Command]:
 
 
 def command_of(words: Sequence[str]) -> Command:
-    """The parts of a command line."""
+    """Split a command line into words and options."""
     plain: list[str] = []
     options: dict[str, list[str]] = {}
     rest = iter(words)
@@ -100,7 +100,7 @@ def command_of(words: Sequence[str]) -> Command:
 
 
 def fits(pattern: str, path: str) -> bool:
-    """Whether a path is one that a command names; capitals (`data/SOURCE.parquet`) stand for any name."""
+    """Whether a path is one that a command names; capitals (`data/SOURCE.parquet`) match any name."""
     return _pattern(pattern).fullmatch(_plain(path)) is not None
 
 
@@ -111,5 +111,5 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 @functools.cache
 def _plain(path: str) -> str:
-    """The path without dots and double slashes. Each is compared with every pattern of a walk."""
+    """The path without dots and double slashes. Cached: every path meets every pattern of a walk."""
     return str(Path(path))

@@ -35,38 +35,38 @@ class Join:
     written: str
     read: str
     level: Level = "ok"
-    """`note`: it runs, but its author may not have meant it."""
+    """`note`: it runs, but may not be what the author intended."""
     why: str = ""
     fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who puts samples to a policy and scores its replies."""
+    """A recipe that puts samples to a policy and scores its replies."""
 
     name: str
     rollout: Rollout
     tools: ToolsRecipe | None
     reward: RewardRecipe
     taught: Sequence[Trajectory] = ()
-    """Traces of the policy's cold start; none where it is the model as it was published."""
+    """Traces of the policy's cold start; empty if it is the model as published."""
     cold_start: str = ""
-    """Who taught them."""
+    """The recipe that taught them."""
     offered: frozenset[str] = frozenset()
-    """Tools that its samples offer, those of other writers as well."""
+    """Tools that its samples offer, including samples of other writers."""
     random: bool = False
-    """Its weights are random and nobody has taught it: no prompt can be obeyed."""
+    """Its weights are random and it had no cold start: it cannot follow any prompt."""
 
 
 class Edge:
-    """The samples of one writer, before one reader."""
+    """The samples of one writer, checked against one reader."""
 
     def __init__(self, writer: str, reader: Reader, samples: Sequence[Sample]) -> None:
         self._writer = writer
         self._reader = reader
         self._samples = samples
         self._ours = [sample for sample in samples if name_of(sample) == DEFAULT]
-        """Without those that an environment of a user's own asks: only it knows what answers it."""
+        """Samples without a user's own environment: only that environment knows how it is answered."""
 
     def joins(self) -> Iterator[Join]:
         """Tools, prompt, format, verifiers, weights and looks, in this order."""
@@ -87,7 +87,7 @@ class Edge:
         return Join(self._writer, self._reader.name, about, written, read, level, why, fix)
 
     def _tried(self, about: str, written: str, read: str, check: Callable[[], object]) -> Join:
-        """A join that the code of a run decides."""
+        """A join that is decided by running the code of a run."""
         try:
             check()
         except VtuneError as error:
@@ -125,7 +125,7 @@ class Edge:
             yield self._join("turns", written, "max_turns 1", "break", why, fix)
 
     def _lost(self, written: str) -> Iterator[Join]:
-        """What the cold start has taught to call, and samples do not offer."""
+        """Tools that the cold start taught but samples do not offer."""
         taught = sorted({call.tool for trace in self._reader.taught for call in trace.calls})
         if not taught:
             return
@@ -141,7 +141,7 @@ class Edge:
         yield self._join("taught tools", written, read, "break", why, fix)
 
     def _posed(self) -> list[Asked] | Join:
-        """All samples in the reader's prompt; what differs in the name of its source alone is put once."""
+        """All samples in the reader's prompt; those that differ only in their source are put once."""
         reader = self._reader
         different = {(s.question, s.verifier, s.ground_truth, s.tools, s.format_ratio): s for s in self._ours}
         try:
@@ -150,7 +150,7 @@ class Edge:
             return self._join("prompt", "", reader.rollout.prompt, "break", error.what, error.fix)
 
     def _of_random(self, join: Join) -> Join:
-        """What the prompt leaves out is not a break where the policy could not follow it."""
+        """What the prompt leaves out is no break if the policy could not follow it anyway."""
         if join.level != "break" or not self._reader.random:
             return join
         why = f"its weights are random, and no cold start has taught it: {join.why}"
@@ -162,7 +162,7 @@ class Edge:
         )
 
     def _format(self, posed: Sequence[Asked]) -> Join:
-        """The form that the cold start taught, and the form that the prompt asks for, before the rule."""
+        """Check the forms that the cold start taught and that the prompt asks for, by the format rule."""
         reward = self._reader.reward
         rule = f"format_rule {reward.format_rule}"
         said = [(one.sample.source, found) for one in posed if (found := form(one, reward)) is not None]
@@ -182,7 +182,7 @@ class Edge:
         return self._join("format", written, rule)
 
     def _environments(self) -> Iterator[Join]:
-        """Rows of a user's own environment, where the format rule knows the tags of our tools alone."""
+        """Rows with a user's own environment, if the format rule only knows the tags of our tools."""
         asked = [sample for sample in self._samples if name_of(sample) != DEFAULT]
         paid = [sample for sample in asked if weights_of(sample, self._reader.reward).format]
         if not asked:
@@ -211,7 +211,7 @@ class Edge:
         return join
 
     def _weights(self) -> Join:
-        """Whether every row pays for its answer, and a row that pays for calls offers any."""
+        """Whether every row rewards its answer, and a row that rewards calls offers any."""
         reward = self._reader.reward
         weights = [(sample, weights_of(sample, reward)) for sample in self._samples]
         written = by_source(self._samples, lambda s: _ratios(s.accuracy_ratio, s.format_ratio, s.tool_ratio))
@@ -230,7 +230,7 @@ class Edge:
         return self._join("weights", written, read)
 
     def _looks(self) -> Join:
-        """Who judges what calls show."""
+        """What judges the pictures that calls show."""
         reward = self._reader.reward
         offering = [sample for sample in self._samples if sample.tools and name_of(sample) == DEFAULT]
         looked = [sample for sample in offering if needs_look(sample, reward.evidence)]
@@ -256,7 +256,7 @@ class Edge:
 
 
 def prompt_join(writer: str, reader: str, style: str, posed: Sequence[Asked], cold_start: str = "") -> Join:
-    """Whether a policy that knows the truth, and does no more than it is asked, is right."""
+    """Whether a policy that knows the truth, and does only what it is asked, is scored as right."""
     tags = sorted({mark for one in posed for mark in one.tags})
     where = f"as {cold_start} taught" if STYLES[style].bare and cold_start else "as it asks"
     read = f"prompt {style}: answers {where}, in {listed(tags)}"
@@ -264,7 +264,7 @@ def prompt_join(writer: str, reader: str, style: str, posed: Sequence[Asked], co
     written = listed([f"{verifier} reads {place}" for verifier, place in sorted(places)])
     for one in posed:
         if not provable(one.sample):
-            continue  # nobody here can tell
+            continue  # this cannot be tested here
         try:
             verdict = accuracy(one)
         except VtuneError as error:
@@ -277,9 +277,9 @@ def prompt_join(writer: str, reader: str, style: str, posed: Sequence[Asked], co
 
 
 def _asking_right(one: Asked) -> str:
-    """What to do about a prompt that does not ask for what its verifier reads."""
+    """The remedy for a prompt that does not ask for what its verifier reads."""
     if "\\boxed" in one.tags and "<answer>" not in one.tags:
-        # A prompt style would ask for tags beside it, and the question would contradict it.
+        # A prompt style would ask for other tags, and the question would contradict it.
         return (
             "these questions ask for \\boxed{} themselves: put `answer_in: boxed` in their verifier_parm, as "
             "an import of `verl` and `vtriune` does; or import them with --tools (`none` for no tool), which "
@@ -293,19 +293,19 @@ def _asking_right(one: Asked) -> str:
 
 
 def judged_by(reward: RewardRecipe) -> str:
-    """Who says what calls show."""
+    """What judges the pictures that calls show, in words."""
     if reward.evidence.judges != JUDGES:
         return listed(reward.evidence.judges)
     return f"boxes, or {'no judge' if reward.judge is None else reward.judge.model}"
 
 
 def listed(names: Sequence[str] | Any) -> str:
-    """Names as a cell shows them."""
+    """Names as shown in a table cell."""
     return ", ".join(names) or "nothing"
 
 
 def counted(names: Any) -> str:
-    """Names, once each, in order."""
+    """Names, each once, in order of appearance."""
     return listed(list(Counter(names)))
 
 
@@ -320,7 +320,7 @@ def calls_of(traces: Sequence[Trajectory]) -> str:
 
 
 def by_source(samples: Sequence[Sample], tell: Callable[[Sample], str]) -> str:
-    """What is said of samples, with the sources of each where they differ."""
+    """A description of samples, with the sources of each variant if they differ."""
     found: dict[str, list[str]] = {}
     for sample in samples:
         sources = found.setdefault(tell(sample), [])

@@ -24,7 +24,7 @@ KINDS: dict[str, type[Strict]] = {
     "agent": AgentRecipe,
     "group": Group,
 }
-"""Kind -> what a file of it is read into; sweeps are read with the recipe that they vary."""
+"""Kind -> the class that a file is read into; a sweep is read with the recipe that it varies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,17 @@ class Node:
     name: str
     path: Path
     recipe: Any
-    """What it was read into; of a sweep, the mapping in the file."""
+    """What it was read into; for a sweep, the mapping in the file."""
     commands: tuple[Command, ...]
 
     @property
     def title(self) -> str:
-        """As `vtune recipes list` has it."""
+        """As listed by `vtune recipes list`."""
         return f"{self.kind}/{self.name}"
 
     @property
     def prepared(self) -> Path:
-        """What stands for `{prepared}` in a sweep: each prepares in a folder of its own."""
+        """The value of `{prepared}` in a sweep: each sweep prepares in its own folder."""
         return Path("prepared") / self.title
 
     def reads(self) -> list[str]:
@@ -60,7 +60,7 @@ class Node:
         return [] if self.kind in ("sweep", "agent", "group") else [*self.recipe.data, self.recipe.model]
 
     def runs(self) -> list[Command]:
-        """The commands in its header that run it for real."""
+        """The commands in its header that actually run it."""
         option = {"sft": "--recipe", "rl": "--recipe", "eval": "--suite"}.get(self.kind)
         verb = "curate" if self.kind == "data" else self.kind
         found = [c for c in self.commands if c.begins(verb) and "--dry-run" not in c.options]
@@ -75,9 +75,9 @@ class Chosen:
 
     everything: list[Node]
     asked: list[Node]
-    """Those that it is about."""
+    """Those to check."""
     replaced: list[Node]
-    """Shipped ones whose place a file has taken: who reads what these write is looked at, too."""
+    """Shipped recipes replaced by a file; recipes that read their output are checked too."""
 
 
 def shipped_nodes() -> list[Node]:
@@ -89,12 +89,12 @@ def chosen(names: Sequence[str], shipped: Sequence[Node]) -> Chosen:
     """The recipes of a walk over shipped ones and files.
 
     Args:
-        names: Shipped names (`rl/codev`), files, or folders of files; none: all that ship. A file takes the
-            place of the shipped one of its kind and name.
+        names: Shipped names (`rl/codev`), files, or folders of files; none: all that ship. A file replaces
+            the shipped recipe of its kind and name.
         shipped: From `shipped_nodes`.
 
     Raises:
-        RecipeError: If there is none of a name, one cannot be read, or two files have one kind and name.
+        RecipeError: If a name is unknown, a file cannot be read, or two files have the same kind and name.
     """
     there = {node.title: node for node in shipped}
     asked: dict[str, Node] = {}
@@ -102,7 +102,7 @@ def chosen(names: Sequence[str], shipped: Sequence[Node]) -> Chosen:
     for name in names:
         path = Path(name)
         if path.is_dir():
-            # Column maps may lie there, too.
+            # The folder may also hold column maps.
             there_too = sorted({*path.rglob("*.yaml"), *path.rglob("*.yml")})
             files = [file for file in there_too if _kind(file) is not None]
             if not files:
@@ -125,10 +125,10 @@ def chosen(names: Sequence[str], shipped: Sequence[Node]) -> Chosen:
 
 
 def run_node(folder: Path) -> Node:
-    """The recipe that the folder of a run keeps, as one of the walk under the folder's name.
+    """The recipe kept in a run folder, as a node of the walk named after the folder.
 
     Raises:
-        RecipeError: If it is not one of training, or cannot be read.
+        RecipeError: If it is not a training recipe, or cannot be read.
     """
     path = folder / "recipe.yaml"
     kind = _kind(path)
@@ -138,10 +138,10 @@ def run_node(folder: Path) -> Node:
 
 
 def _check_alone(node: Node, other: Node | None) -> None:
-    """Check that no other file has its kind and name: one of the two would not be looked at.
+    """Check that no other file has the same kind and name: one of the two would be ignored.
 
     Raises:
-        RecipeError: If one has.
+        RecipeError: If another file does.
     """
     if other is not None and other.path.resolve() != node.path.resolve():
         raise RecipeError(
@@ -162,7 +162,7 @@ def _node(kind: str | None, path: Path) -> Node:
 
 
 def _kind(path: Path) -> str | None:
-    """Its kind, by the keys at its top; None where it is of none."""
+    """Its kind, judging by its top-level keys; None if they fit no kind."""
     return kind_of(_mapping(path))
 
 
@@ -174,7 +174,7 @@ def _mapping(path: Path) -> dict[str, Any]:
 
 
 def suites_named(values: Any) -> Iterator[str]:
-    """Names of the suites that a recipe names, under `suite` or `suites`, wherever these keys stand."""
+    """Names of the suites under `suite` or `suites` in a recipe, at any depth."""
     if isinstance(values, list | tuple):
         for item in values:
             yield from suites_named(item)

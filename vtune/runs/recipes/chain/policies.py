@@ -20,36 +20,36 @@ from vtune.verifiers.perfect import TIGHTEST, perfect_reply
 from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 
 DRAWS = 4
-"""Of a prompt pool; it has no request that leaves a place out which another names."""
+"""Draws from a prompt pool. A few are enough: no request in it omits a place that another one names."""
 MARKS: tuple[Mark, ...] = tuple(SENTENCES)
 UNKNOWING = "I see it."
-"""The answer of a policy that never learnt what an answer looks like."""
+"""The answer of a policy that never learnt the form of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a policy reads before its first turn, and the reply of one that knows the truth."""
+    """What a policy reads before its first turn, and the reply of a policy that knows the truth."""
 
     sample: Sample
     turns: tuple[Message, ...]
     reply: str
     tags: tuple[Mark, ...]
-    """That it writes."""
+    """The tags that the reply uses."""
 
 
 def asked(sample: Sample, style: Style, taught: Sequence[Trajectory]) -> list[Asked]:
     """A sample in a prompt style, with the reply of a policy that knows the truth and obeys.
 
-    It writes the tags that its prompt names, and an answer in a form that nobody could guess only where the
-    prompt describes it. In the style `plain`, which adds nothing, it writes what traces have taught it.
+    It writes the tags that its prompt names. It knows an answer format that cannot be guessed only if the
+    prompt describes it. In the style `plain`, which adds nothing, it writes what the traces taught it.
 
     Args:
         sample: With the bytes of its pictures.
         style: `rollout.prompt`.
-        taught: Traces of its cold start; none where it had none.
+        taught: Traces of its cold start; empty if it had none.
 
     Returns:
-        One entry, or several where a style draws its words.
+        One entry, or several if a style draws its words at random.
     """
     data = [picture.data or b"" for picture in sample.images]
     sizes = [size_of(one) for one in data]
@@ -67,7 +67,7 @@ def asked(sample: Sample, style: Style, taught: Sequence[Trajectory]) -> list[As
 
 
 def accuracy(one: Asked) -> Verdict:
-    """What the sample's verifier gives the reply, boxes as tight as they get. Main thread only (`math`).
+    """The verifier's verdict on the reply, with boxes as tight as they get. Main thread only (`math`).
 
     Raises:
         DataError: If the ground truth, or an option of the verifier, cannot be read.
@@ -79,7 +79,7 @@ def accuracy(one: Asked) -> Verdict:
 
 
 def form(one: Asked, reward: RewardRecipe) -> Verdict | None:
-    """What the recipe's format rule gives the reply; None where the sample pays nothing for it."""
+    """The verdict of the recipe's format rule on the reply; None if the sample gives format no weight."""
     if not weights_of(one.sample, reward).format:
         return None
     messages = (*one.turns, Message("assistant", one.reply))
@@ -88,13 +88,13 @@ def form(one: Asked, reward: RewardRecipe) -> Verdict | None:
 
 
 def _answer(sample: Sample) -> str:
-    """The truth as the verifier reads it, without its place."""
+    """The truth in the form that the verifier reads, without the tags around it."""
     parm = {**sample.verifier_parm, "answer_in": "reply"}
     return perfect_reply(replace(sample, verifier_parm=parm))
 
 
 def _written(answer: str, tags: Sequence[Mark]) -> str:
-    """Thoughts and an answer, in the tags that are named."""
+    """Thoughts and an answer, in the given tags."""
     said = f"\\boxed{{{answer}}}" if "\\boxed" in tags and "\\boxed" not in answer else answer
     said = f"<answer>{said}</answer>" if "<answer>" in tags else said
     return f"<think>I look.</think>\n{said}" if "<think>" in tags else f"I look.\n\n{said}"

@@ -18,17 +18,17 @@ from vtune.schema.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a run leaves behind: who it is, and what it has learnt."""
+    """The policy that a run leaves behind: its name, and what it has learnt."""
 
     name: str
     tools: frozenset[str] = frozenset()
-    """That it was trained to call."""
+    """Tools that it was trained to call."""
     taught: tuple[Trajectory, ...] = ()
     """Traces of its cold start."""
     cold_start: str = ""
-    """Who taught them."""
+    """The recipe that taught them."""
     prompt: str | None = None
-    """That it was trained with; None where traces hold it."""
+    """Prompt that it was trained with; None if the traces contain it."""
     max_turns: int | None = None
 
 
@@ -66,14 +66,14 @@ def protocol_joins(policy: Policy, suite: EvalSuite, name: str, samples: Sequenc
 
 
 def _noted(writer: str, reader: str, about: str, written: str, read: str, why: str, fix: str) -> Join:
-    """A join that fits, or of which `why` says what its author may not have meant."""
+    """A join that fits; if there is a `why`, with a note that the author may not have intended it."""
     if not why:
         return Join(writer, reader, about, written, read)
     return Join(writer, reader, about, written, read, "note", why, fix)
 
 
 def audit_join(name: str, reward: RewardRecipe, samples: Sequence[Sample]) -> Join:
-    """Whether `vtune faithfulness` could say what calls show, by boxes or by the judge of the recipe."""
+    """Whether `vtune faithfulness` can tell what calls show, from boxes or through the recipe's judge."""
     looked = [s for s in samples if s.tools and needs_look(s, reward.evidence)]
     boxes = sum(bool(sample.evidence) for sample in looked)
     written = f"{len(looked)} questions need a look, {boxes} have boxes"
@@ -88,7 +88,7 @@ def audit_join(name: str, reward: RewardRecipe, samples: Sequence[Sample]) -> Jo
 
 
 def credit_join(writer: str, name: str, credit: Credit, samples: Sequence[Sample]) -> Join:
-    """Whether the calls between which credit is transferred can happen."""
+    """Whether the calls between which credit is transferred can occur."""
     offered = {tool for sample in samples for tool in sample.tools}
     idle = [kind for kind in credit.tools if not offered & set(tool_types()[kind].tools)]
     written, read = (

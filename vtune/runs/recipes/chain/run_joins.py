@@ -27,15 +27,15 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 MOST = 4 * FEW * 20
-"""Rows of a file that are looked at: all of a synthetic one, of as many sources as any recipe has."""
+"""Rows read from a file: all of a synthetic one, which has at most as many sources as any recipe."""
 
 
 class Runs:
-    """The recipes that train and evaluate, and the joins of each.
+    """The recipes that train and evaluate, and the joins of each one.
 
     Args:
         nodes: All recipes of the walk.
-        shop: Who writes what.
+        shop: Knows who writes what.
     """
 
     def __init__(self, nodes: Sequence[Node], shop: Workshop) -> None:
@@ -43,10 +43,10 @@ class Runs:
         self._shop = shop
         self._following: list[str] = []
         self._rows = functools.cache(_rows)
-        """The first rows of a file, read once: the variants of a sweep read the same, and no file changes."""
+        """The first rows of a file, cached: variants of a sweep share their files, and no file changes."""
 
     def joins(self, node: Node) -> Iterator[Join]:
-        """The joins of one recipe with whoever writes what it reads."""
+        """The joins between one recipe and whatever writes what it reads."""
         if node.kind == "sft":
             yield from self._sft(node)
         elif node.kind == "rl":
@@ -82,7 +82,7 @@ class Runs:
         yield from self._suites(node, recipe.model_dump(mode="json"), self._policy(node))
 
     def _collision(self, node: Node, product: Product | None) -> Iterator[Join]:
-        """Two runs in one folder: the second does not start."""
+        """Two runs with the same folder: the second one refuses to start."""
         own = {p.path for p in self._shop.writers_of(node.title)}
         if product is not None and product.path in own and product.by != node.title:
             why = f"{product.by} and {node.title} write {product.path}: the second start is refused"
@@ -90,7 +90,7 @@ class Runs:
             yield Join(product.by, node.title, "run folder", product.path, product.path, "break", why, fix)
 
     def _trains(self, name: str, recipe: RLRecipe, product: Product | None) -> Iterator[Join]:
-        """The joins of training with its samples, and with the cold start."""
+        """The joins of a training recipe with its samples and with the cold start."""
         try:
             check_sizes(recipe, 1)
         except VtuneError as error:
@@ -116,7 +116,7 @@ class Runs:
                 yield credit_join(writer, name, recipe.credit, samples)
 
     def _sweep(self, node: Node) -> Iterator[Join]:
-        """Every variant, as training reads it; variants that differ in the update alone are one."""
+        """Every variant, as training reads it; variants that differ only in the update count as one."""
         base = self.base(node)
         if base is None:
             fix = "write the command into a comment: `#   vtune rl --recipe NAME --sweep " + f"{node.name}`"
@@ -177,7 +177,7 @@ class Runs:
             yield from protocol_joins(policy, suite, node.title, samples)
 
     def _named(self, node: Node, model: str | None) -> Policy | Join:
-        """The policy that the header of a suite evaluates, or why there is none."""
+        """The policy that a suite's header evaluates, or the reason why there is none."""
         if model is None:
             fix = "write the command into a comment: `#   vtune eval --suite NAME --model RUN`"
             return Join(
@@ -194,7 +194,7 @@ class Runs:
         return self._of(product) if product is not None and product.node is not None else join
 
     def _suites(self, node: Node, values: Any, policy: Policy) -> Iterator[Join]:
-        """The suites that a recipe or sweep names: each is there, and offers what the policy can do."""
+        """The suites that a recipe or sweep names: each one exists, and offers what the policy can use."""
         for name in dict.fromkeys(suites_named(values)):
             try:
                 suite = self._suite(name)
@@ -215,7 +215,7 @@ class Runs:
         return Node("eval", path.stem, path, load_recipe(path, EvalSuite), ())
 
     def base(self, node: Node) -> Node | None:
-        """The recipe that a sweep's header varies."""
+        """The recipe that a sweep's header names as its base."""
         for command in node.commands:
             name = command.value("--recipe")
             if name is not None and command.words[:1] in (("rl",), ("sft",)):
@@ -223,7 +223,7 @@ class Runs:
         return None
 
     def _of(self, product: Product | None) -> Policy:
-        """What the run that writes a policy has taught it."""
+        """The policy that a run writes, with what it was taught."""
         if product is None or product.node is None:
             return Policy("")
         return self._policy(product.node)
@@ -240,10 +240,10 @@ class Runs:
         return Policy(node.title, tools, began.taught, began.cold_start, rollout.prompt, rollout.max_turns)
 
     def _before(self, node: Node) -> Policy:
-        """The policy that training begins with.
+        """The policy that training starts from.
 
         Raises:
-            RecipeError: If it comes out of this training.
+            RecipeError: If it is a result of this same training.
         """
         if node.title in self._following:
             ring = " → ".join([*self._following[self._following.index(node.title) :], node.title])
@@ -257,7 +257,7 @@ class Runs:
             self._following.pop()
 
     def _questions(self, node: Node) -> tuple[str, list[Sample] | VtuneError]:
-        """Who writes the data of a suite, and a few of its questions as it puts them."""
+        """Who writes the data of a suite, and a few of its questions as the suite asks them."""
         suite: EvalSuite = node.recipe
         writer = f"the published {suite.format}"
         try:
@@ -274,7 +274,7 @@ class Runs:
     def _read(
         self, files: Sequence[str], kind: str
     ) -> Iterator[tuple[str, str, list[Sample | Trajectory] | VtuneError]]:
-        """(file, who writes it, rows or why there are none) of every file that any of them writes."""
+        """(file, who writes it, rows or the reason why there are none) for every file that has a writer."""
         for file in files:
             for product in self._shop.writers(file):
                 if product.kind == kind and product.make is not None:
@@ -294,7 +294,7 @@ class Runs:
 
 
 def _rows(file: Path) -> list[Sample | Trajectory]:
-    """The first rows of a file, pictures loaded."""
+    """The first rows of a file, with pictures loaded."""
     read: Any = read_trajectories if "messages" in columns(file) else read_samples
     return [loaded(row, file.parent) for row in islice(read(file), MOST)]
 
@@ -304,12 +304,12 @@ def _with_pictures(sample: Sample, images: Sequence[bytes]) -> Sample:
 
 
 def _indexes(tools: ToolsRecipe | None) -> list[str]:
-    """Folders in which a recipe searches."""
+    """Folders of the indexes that a recipe searches."""
     sections = () if tools is None else (tools.text_search, tools.image_search)
     return [part.index for part in sections if part is not None and part.index is not None]
 
 
 def _read_by(recipe: RLRecipe) -> dict[str, Any]:
-    """What decides on the joins of training."""
+    """The settings that determine the joins of training."""
     values = recipe.model_dump(mode="json", include={"model", "data", "rollout", "tools", "reward"})
     return values | {"credit": None if recipe.credit is None else sorted(recipe.credit.tools)}

@@ -14,26 +14,26 @@ from vtune.runs.recipes.chain.run_joins import Runs
 from vtune.runs.recipes.chain.writers import Workshop, products_of
 
 ORDER = ("data", "sft", "rl", "sweep", "eval", "agent", "group")
-"""Kinds, as data flow through them."""
+"""Kinds, in the order in which data flows through them."""
 
 
 def check_joins(names: Sequence[str], *, shipped: Sequence[Node] | None = None) -> dict[str, Any]:
-    """Walk over recipes and report whether each reads what another, or a command, writes.
+    """Walk over recipes and report whether each one reads what another recipe, or a command, writes.
 
-    Nothing is downloaded, and no model is loaded: rows are a few of ours in the published layouts, and go
-    through the code of imports, curation, prompts, verifiers and rewards. Main thread only (`math`).
+    Nothing is downloaded, and no model is loaded: a few rows of ours in the published layouts pass through
+    the code of imports, curation, prompts, verifiers and rewards. Main thread only (`math`).
 
     Args:
-        names: Shipped names, files or folders; none: all that ship. A file takes the place of the shipped one
-            of its kind and name; what it reads may be written by any.
-        shipped: From `shipped_nodes`, where they were read before.
+        names: Shipped names, files or folders; none: all that ship. A file replaces the shipped recipe of
+            its kind and name; what it reads may be written by any recipe.
+        shipped: From `shipped_nodes`, if they have already been read.
 
     Returns:
-        `joins`, a mapping each: `writer`, `reader`, `about`, `written`, `read`, `level` (ok, note or break),
-        `why` and `fix`; `breaks` and `notes`, their numbers; `recipes`, those that were asked for.
+        `joins`, one mapping each: `writer`, `reader`, `about`, `written`, `read`, `level` (ok, note or
+        break), `why` and `fix`; `breaks` and `notes`, their counts; `recipes`, those that were asked for.
 
     Raises:
-        RecipeError: If there is no recipe of a name, or one cannot be read.
+        RecipeError: If a name is unknown, or a recipe cannot be read.
     """
     recipes = chosen(names, shipped_nodes() if shipped is None else shipped)
     titles = {node.title for node in recipes.asked}
@@ -67,12 +67,12 @@ def _writers(node: Node, shop: Workshop) -> set[str]:
 
 
 def _concerns(join: Join, titles: Collection[str], lost: Collection[str]) -> bool:
-    """Whether a recipe that was asked for, or a part of it (a filter, a variant), is one of its ends.
+    """Whether one end of the join is a recipe that was asked for, or a part of it (a filter, a variant).
 
     Args:
-        join: What was found.
-        titles: Of the recipes that were asked for.
-        lost: Readers of shipped recipes whose place others have taken; these may no longer write it.
+        join: The join.
+        titles: Titles of the recipes that were asked for.
+        lost: Readers of replaced shipped recipes; the replacement may not write what they read.
     """
     reader, writer = join.reader.partition(":")[0], join.writer.partition(":")[0]
     return bool({reader, writer} & set(titles)) or (writer == NOBODY and reader in lost)

@@ -29,9 +29,9 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 FEW = 6
-"""Rows of a synthetic file: of shape puzzles, each of three tasks twice."""
+"""Rows of a synthetic file; of shape puzzles, two for each of three tasks."""
 TOWNS = 8
-"""Of a world of trails: enough for roads."""
+"""Towns in a world of trails: enough for roads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +45,17 @@ class Product:
     by: str
     """Who writes it, in a few words."""
     make: Callable[["Workshop", Path], Path] | None = None
-    """Writes a few rows into a folder and returns their file; None of what has no rows."""
+    """Writes a few rows into a folder and returns the file; None for a product without rows."""
     node: Node | None = None
     """The recipe that writes it."""
 
 
 class Workshop:
-    """Every product of a walk, and the files of rows that were made of them.
+    """All products of a walk, and the files of rows made from them.
 
     Args:
-        folder: For these files.
-        products: Of all commands and recipes.
+        folder: Folder for these files.
+        products: What all commands and recipes write.
     """
 
     def __init__(self, folder: Path, products: Sequence[Product]) -> None:
@@ -68,13 +68,13 @@ class Workshop:
         self._puzzles: dict[str, Path] = {}
 
     def writers(self, path: str) -> list[Product]:
-        """Who writes a file or folder."""
+        """The products that a path may refer to."""
         if path not in self._writers:
             self._writers[path] = [product for product in self._products if fits(product.path, path)]
         return self._writers[path]
 
     def rows(self, product: Product) -> Path:
-        """A file with a few rows of a product.
+        """A file with a few rows of a product, made on first use.
 
         Raises:
             VtuneError: If its own inputs do not join.
@@ -99,14 +99,14 @@ class Workshop:
         return found
 
     def writers_of(self, title: str) -> list[Product]:
-        """What a recipe writes."""
+        """The products of a recipe."""
         return [product for product in self._products if product.by == title]
 
     def published(self, layout: str) -> Path:
-        """A few rows of a layout as it is published.
+        """A few rows of a layout as published.
 
         Raises:
-            DataError: If its rows have no shape of their own.
+            DataError: If its rows have no fixed form.
         """
         if layout not in self._published:
             folder = self._folder / layout
@@ -115,7 +115,7 @@ class Workshop:
         return self._published[layout]
 
     def puzzles(self, make: Callable[[Path], object]) -> Path:
-        """A folder of puzzles, made once: the few rows are the same for every command that makes them."""
+        """A folder of puzzles, made once: every command that makes them gets the same few rows."""
         name = make.__name__
         if name not in self._puzzles:
             self._puzzles[name] = self._folder / f"puzzles{name}"
@@ -124,10 +124,10 @@ class Workshop:
         return self._puzzles[name]
 
     def files(self, path: str) -> list[Path]:
-        """Files of rows for a file that a recipe names: one a writer, or the file itself.
+        """Files of rows for a file that a recipe names: one per writer, or the file itself.
 
         Raises:
-            VtuneError: If nobody writes it, or what writes it does not join.
+            VtuneError: If nothing writes it, or its writer cannot be joined.
         """
         writers = [product for product in self.writers(path) if product.make is not None]
         if not writers and Path(path).is_file():
@@ -138,7 +138,7 @@ class Workshop:
 
 
 def unwritten(path: str) -> DataError:
-    """The error for a file that is read and that nothing makes."""
+    """The error for a file that is read but that nothing makes."""
     return DataError(
         f"nothing makes {path}",
         fix="write the command that makes it into a comment of the recipe (`#   vtune …`), name what a "
@@ -147,7 +147,7 @@ def unwritten(path: str) -> DataError:
 
 
 def products_of(nodes: Sequence[Node]) -> list[Product]:
-    """What all commands in headers, and the recipes themselves, write."""
+    """The products of all commands in headers, and of the recipes themselves."""
     found: dict[tuple[str, str], Product] = {}
     for node in nodes:
         own = _prepared(node, nodes) if node.kind == "sweep" else ()
@@ -173,15 +173,15 @@ def _of_node(node: Node) -> Iterator[Product]:
 
 
 def _prepared(node: Node, nodes: Sequence[Node]) -> Iterator[Product]:
-    """What a sweep makes for itself, for its first seed.
+    """The products that a sweep prepares for itself, for its first seed.
 
     Raises:
-        RecipeError: If a command gives a recipe a key or value that it does not take.
+        RecipeError: If a command passes a key or value that its recipe does not accept.
     """
     try:
         sweep = load_recipe(node.path, Sweep)
     except RecipeError:
-        return  # reported where its variants are read
+        return  # reported when its variants are read
     made_by = {one.title: one for one in nodes}
     for at in points(sweep.axes):
         for words in commands_in(node.prepared, sweep.prepare, at, sweep.seeds[0]).values():
@@ -194,10 +194,10 @@ def _prepared(node: Node, nodes: Sequence[Node]) -> Iterator[Product]:
 
 
 def _in_header(command: Command, node: Node, nodes: Sequence[Node]) -> Iterator[Product]:
-    """What a command in the comments of a recipe writes; of another recipe's run with its `--set`.
+    """The products of a command in a recipe's comments; if it runs another recipe, with its `--set`.
 
     Raises:
-        RecipeError: If a command gives a recipe a key or value that it does not take.
+        RecipeError: If a command passes a key or value that its recipe does not accept.
     """
     trains = command.begins("sft") or command.begins("rl")
     if not trains or "--sweep" in command.options:
@@ -209,10 +209,10 @@ def _in_header(command: Command, node: Node, nodes: Sequence[Node]) -> Iterator[
 
 
 def _of_run(command: Command, maker: Node, by: str) -> Iterator[Product]:
-    """What a command that runs a recipe writes, with its `--set`.
+    """The products of a command that runs a recipe, with its `--set`.
 
     Raises:
-        RecipeError: If it gives the recipe a key or value that it does not take.
+        RecipeError: If it passes a key or value that the recipe does not accept.
     """
     given = command.options.get("--set", ())
     recipe = load_recipe(maker.path, KINDS[maker.kind], given, given_by=f"{by}, --set")
@@ -220,7 +220,7 @@ def _of_run(command: Command, maker: Node, by: str) -> Iterator[Product]:
 
 
 def _run_by(command: Command) -> str:
-    """The title that the recipe of a command has, if it runs one."""
+    """The title that the command's recipe would have, if it runs one."""
     if command.begins("curate"):
         return f"data/{command.words[-1]}"
     return f"{command.words[0]}/{command.value('--recipe')}"
@@ -268,7 +268,7 @@ def _imported(command: Command, folder: Path) -> Path:
 
 def _specimen(layout: str, folder: Path, where: str) -> Specimen:
     write = format_of(layout).specimen
-    if write is None or "columns" in format_of(layout).takes:  # a map of columns says what its rows are
+    if write is None or "columns" in format_of(layout).takes:  # its rows are defined by a column map
         raise DataError(
             f"rows of the format {layout} have no shape of their own",
             where=where,
@@ -295,7 +295,7 @@ def _box_traces(command: Command, shop: Workshop, folder: Path) -> Path:
 
 
 _HALVES = {"train": "samples", "heldout": "samples", "traces": "traces"}
-"""File of a folder of puzzles -> what it holds."""
+"""File in a folder of puzzles -> its kind."""
 
 
 def _puzzles(command: Command, out: str, by: str) -> Iterator[Product]:
@@ -345,12 +345,12 @@ def _trails(folder: Path) -> None:
 
 
 def _demo(out: str, nodes: Sequence[Node]) -> Iterator[Product]:
-    """What `vtune demo` leaves in its folder, by the two recipes `codev-tiny`."""
+    """The products of `vtune demo`, made by the two recipes `codev-tiny`."""
     for half, kind in _HALVES.items():
         yield Product(f"{out}/data/{half}.parquet", kind, "demo", _half(_lens, half))
     yield Product(f"{out}/tiny", "policy", "demo")
     for kind in ("sft", "rl"):
-        # Of the recipes that others replace, these two need not be among them.
+        # Among recipes that were replaced, these two may be missing.
         node = next((node for node in nodes if node.title == f"{kind}/codev-tiny"), None)
         yield Product(f"{out}/{kind}", "policy", "demo", node=node)
 
@@ -362,7 +362,7 @@ def _curated(node: Node) -> Callable[[Workshop, Path], Path]:
         if not records:
             raise DataError(f"no source of {node.title} can be read", fix=f"vtune recipes check {node.title}")
         if node.recipe.records == "samples":
-            # Several sources may have been given the same few rows.
+            # Several sources may have received the same few rows.
             samples = [replace(r, id=f"{n}/{r.id}") for n, r in enumerate(records) if isinstance(r, Sample)]
             write_samples(out, samples)
         else:
@@ -373,7 +373,7 @@ def _curated(node: Node) -> Callable[[Workshop, Path], Path]:
 
 
 def _joined(node: Node, name: str, shop: Workshop) -> list[Sample | Trajectory]:
-    """Rows of a source; none of one that does not join, which is reported where it is read."""
+    """Rows of a source; empty if it cannot be joined, which is reported where it is read."""
     try:
         return source_rows(node, name, shop)
     except VtuneError:
@@ -381,10 +381,10 @@ def _joined(node: Node, name: str, shop: Workshop) -> list[Sample | Trajectory]:
 
 
 def source_rows(node: Node, name: str, shop: Workshop) -> list[Sample | Trajectory]:
-    """A few rows of a source of a data recipe, as the recipe changes them, pictures loaded.
+    """A few rows of a source of a data recipe, transformed as the recipe says, with pictures loaded.
 
     Raises:
-        VtuneError: If nobody writes its files, or the recipe cannot read what is written.
+        VtuneError: If nothing writes its files, or the recipe cannot read what is written.
     """
     source = node.recipe.used[name]
     files = tuple(str(made) for file in source.files for made in shop.files(file))
@@ -393,6 +393,6 @@ def source_rows(node: Node, name: str, shop: Workshop) -> list[Sample | Trajecto
 
 
 def loaded(record: Sample | Trajectory, base: Path) -> Sample | Trajectory:
-    """The record with the bytes of its pictures."""
+    """The record with the bytes of its pictures loaded."""
     images = tuple(replace(picture, data=load_picture(picture, base)) for picture in record.images)
     return replace(record, images=images)
