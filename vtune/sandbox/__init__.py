@@ -1,6 +1,6 @@
 """Run a model's code where it can do no harm.
 
-`Sandbox` is the broker in the trainer, `Session` one trajectory's process. What runs on the other side of
+`Sandbox` is the broker in the trainer, `Session` the process of one trajectory. The code on the other side of
 the fence is in `guest/`, which imports nothing of vtune.
 """
 

@@ -36,9 +36,9 @@ from vtune.schema.pixels import (
 
 READY_SECONDS = 20.0
 ENDINGS = {"JPEG": "jpg"}
-"""Where the ending of a file is not its format's name."""
+"""Formats whose file ending is not the format's name."""
 PIXELS = "pixels"
-"""Folder of the files of pixels, in the sandbox's own."""
+"""Name of the folder for pixel files, in the sandbox's own folder."""
 UNSAFE = (
     "WARNING: the sandbox is off (unsafe): code that a model writes can read, change and send "
     "whatever you can. Every trajectory is marked.\n"
@@ -50,18 +50,18 @@ NEWEST_LANDLOCK = 99
 class Sandbox:
     """Starts sessions and ends them all. Belongs to the event loop in which it was entered.
 
-    `async with Sandbox() as sandbox:` leaves no process and no file behind, however the block ends; should
-    this process be killed, the sandbox's guardian cleans up in its stead.
+    `async with Sandbox() as sandbox:` leaves no process and no file behind, however the block ends; if this
+    process is killed, the sandbox's guardian cleans up instead.
 
     Args:
-        limits: Of each session, and their number.
+        limits: Limits of each session, and the number of sessions.
         isolation: The tier; `auto` takes the best one and refuses to run without any.
-        warm: Idle sessions kept ready at most: eight, and more once as many have lived at the same time. As
-            many processes whose code was contained are kept for later sessions.
-        decode: Who decodes returned pictures.
+        warm: Idle sessions kept ready at most: eight, and more once that many have lived at the same time. Up
+            to as many processes that ran only contained code are kept for later sessions.
+        decode: How returned pictures are decoded.
         without: Layers to leave out, for negative controls of attack suites.
-        landlock_abi: Highest Landlock interface to use, to try what an older kernel holds.
-        at_once: Whether the fork server starts with the block; else it starts with the first session.
+        landlock_abi: Highest Landlock interface to use, to test what an older kernel would enforce.
+        at_once: Whether the fork server starts with the block; otherwise it starts with the first session.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Sandbox:
         self._landlock_abi = landlock_abi
         self._at_once = at_once
         self.turns = Turns()
-        """For the work of all sessions in the event loop, and for whoever works beside them."""
+        """For the event loop's work for all sessions, and for other work that runs alongside."""
         self._server: ForkServer | None = None
         self._sessions: set[Session] = set()
         self._under_way: set[Session] = set()
-        """Those that are in a call now."""
+        """Sessions that are in a call right now."""
         self._ended = False
 
     async def __aenter__(self) -> Self:
@@ -95,7 +95,7 @@ class Sandbox:
             raise SandboxUnavailable(f"the sandbox needs Linux, this is {sys.platform}")
         self._replacing = asyncio.Lock()
         self.capacity = capacity(self.limits.sessions)
-        """Sessions that may live at the same time; `open` waits for one of them to end."""
+        """Sessions that may live at the same time; beyond that, `open` waits for one of them to end."""
         self._free = asyncio.Semaphore(self.capacity)
         self._kept = KeptProcesses(min(self._warm, self.capacity), self.limits.cpu_seconds)
         self._confined = ConfinedDecoders(self._spawn, self.limits, self.turns)
@@ -108,13 +108,13 @@ class Sandbox:
     ) -> None:
         self._ended = True
         try:
-            async with self._replacing:  # one that is about to start is ended too
+            async with self._replacing:  # a server that is just starting is ended too
                 if self._server is not None:
                     await self._server.end()
         finally:
             for session in self._sessions:
                 session.abandon()
-                # Whoever waits for room learns that no room will become free.
+                # Wake up those that wait for room: no room will become free.
                 self._free.release()
             self._sessions.clear()
             self._kept.abandon()
@@ -125,7 +125,7 @@ class Sandbox:
 
     @property
     def folder(self) -> Path:
-        """Where its sessions live."""
+        """The folder of its sessions."""
         return Path(self._settings.folder)
 
     @property
@@ -134,7 +134,7 @@ class Sandbox:
         return self._running.zygote
 
     async def children(self) -> int:
-        """How many processes the fork server has of its own.
+        """How many child processes the fork server has.
 
         Raises:
             ServiceError: If it does not answer.
@@ -151,11 +151,11 @@ class Sandbox:
 
     @property
     def live(self) -> int:
-        """Sessions that have been opened and not ended yet."""
+        """Sessions that have been opened and have not ended yet."""
         return len(self._sessions)
 
     def info(self) -> dict[str, Any]:
-        """What protection is in force, why a layer is missing, and the limits."""
+        """The protection in force, why layers are missing, and the limits."""
         facts = self._running.facts
         tier = facts["tier"]
         layers = ("landlock", "seccomp", "namespaces", "user_namespace", "private_uid")
@@ -169,18 +169,18 @@ class Sandbox:
         }
 
     async def open(self, images: Sequence[bytes], *, seed: int) -> Session:
-        """Start a session; waits while as many live as the machine can hold.
+        """Start a session; waits while the maximum number of sessions is alive.
 
         Args:
             images: The input images as encoded files; the session gets copies.
-            seed: Of its random generators; the same seed and code give the same output.
+            seed: Seed of its random generators; the same seed and code give the same output.
 
         Raises:
             DataError: If an input is not an image.
             ServiceError: If the sandbox cannot start it.
         """
         names = image_names(images)
-        # Converted here, for code may open the file itself.
+        # Converted here, since code may open the file itself.
         shown = [await asyncio.to_thread(eight_bit_file, one) if is_deep(one) else one for one in images]
         named = list(zip(names, shown, strict=True))
         await self._free.acquire()
@@ -196,7 +196,7 @@ class Sandbox:
             self._remove,
             self._forget,
             self._under_way,
-            lambda content, path: self._pixels.link(content, path),  # of the fork server of that moment
+            lambda content, path: self._pixels.link(content, path),  # of the current fork server
         )
         self._sessions.add(session)
         try:
@@ -218,12 +218,12 @@ class Sandbox:
         """Remove the folder of a session that has ended.
 
         Raises:
-            OSError: If that is not possible.
+            OSError: If it cannot be removed.
         """
         try:
             await self._running.remove(folder)
         except (OSError, EOFError):
-            # The fork server has gone; whoever cleans up after it may be at the same folder.
+            # The fork server has gone; its cleanup may be removing the same folder right now.
             folders.remove(folder)
 
     @property
@@ -238,10 +238,10 @@ class Sandbox:
         return self._server
 
     async def _up(self) -> ForkServer:
-        """The fork server, started where it has not been yet.
+        """The fork server, which is started if necessary.
 
         Raises:
-            ServiceError: If it does not start, or the sandbox has ended meanwhile.
+            ServiceError: If it does not start, or the sandbox has ended in the meantime.
         """
         async with self._replacing:
             self._check_open()
@@ -256,9 +256,9 @@ class Sandbox:
             raise ServiceError("the sandbox has ended")
 
     async def _start_server(self) -> ForkServer:
-        """A fork server with a new folder of its own."""
+        """Start a fork server with a new folder."""
         limits = self.limits
-        # Passed through by sessions with users of their own, listed by nobody else.
+        # Sessions with their own users must be able to pass through it; nobody else may list it.
         folder = Path(tempfile.mkdtemp(prefix="vtune-sandbox-")).resolve()
         folder.chmod(0o711)
         self._pixels = PixelFiles(folder / PIXELS)
@@ -290,7 +290,7 @@ class Sandbox:
             raise
 
     async def _replace_server(self) -> None:
-        """Start another fork server, unless somebody else has done it meanwhile."""
+        """Start another fork server, unless that has already been done in the meantime."""
         async with self._replacing:
             self._check_open()
             if not self._running.alive():
@@ -307,7 +307,7 @@ class Sandbox:
                     )
 
     async def _spawn(self, place: Place | None) -> tuple[Process, Place]:
-        """A process for a session; a fork server that is or falls dead is replaced once.
+        """A process for a session; if the fork server is dead or dies, it is replaced once.
 
         Raises:
             ServiceError: If that fails.
@@ -326,7 +326,7 @@ class Sandbox:
         self._check_open()
         if not self._running.alive():
             await self._replace_server()
-            self._check_open()  # whoever ends the sandbox meanwhile has waited for that, and ends it now
+            self._check_open()  # if the sandbox is ending, that waited for the new server and ends it too
         if place is not None and not place.folder.startswith(f"{self.folder}/"):
             raise ServiceError("the sandbox's fork server died, and the session's files with it")
         process, given = await self._running.spawn(place)

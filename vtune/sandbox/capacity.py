@@ -6,29 +6,29 @@ from pathlib import Path
 from vtune.errors import SandboxUnavailable
 
 SESSION_BYTES = 24 << 20
-"""Memory to expect of a session: 7 MB idle, 38 MB while it holds a decoded 4K picture (measured), as few do
-at the same time."""
+"""Expected memory per session: 7 MB idle, 38 MB while it holds a decoded 4K picture (measured), which few
+sessions do at the same time."""
 MEMORY_SHARE = 0.5
-"""Of the free memory that sessions may take; ours."""
+"""Share of the free memory that sessions may take; ours."""
 DESCRIPTORS = 4
-"""A session's, in this process: pidfd, channel, output file, workspace."""
+"""Per session, in this process: pidfd, channel, output file, workspace."""
 SPARE_DESCRIPTORS = 256
 """For everything else that this process opens."""
 LEAST_DESCRIPTORS = 256
-"""Without as many no fork server comes up: what sessions may read it holds open from number 200 on."""
+"""A fork server needs this many: it keeps readable paths open from descriptor 200 on."""
 
 
 def capacity(wanted: int) -> int:
     """Sessions that may live at the same time: as many as wanted, or as memory and open files allow.
 
     Raises:
-        SandboxUnavailable: If the limit on open files leaves room for none.
+        SandboxUnavailable: If the limit on open files leaves no room for a single session.
     """
     return min(wanted, _by_memory(), _by_descriptors(wanted))
 
 
 def _by_memory() -> int:
-    """Sessions that the memory allows; without a figure for free memory, no limit is known."""
+    """Sessions that fit into memory; no limit if the amount of free memory is unknown."""
     facts = Path("/proc/meminfo").read_text().splitlines()
     free = next(int(line.split()[1]) << 10 for line in facts if line.startswith("MemAvailable:"))
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
@@ -39,10 +39,10 @@ def _by_memory() -> int:
 
 
 def _by_descriptors(wanted: int) -> int:
-    """Sessions that the limit on open files allows; the limit is raised as far as it may be.
+    """Sessions that the limit on open files allows; the soft limit is raised as far as possible.
 
     Raises:
-        SandboxUnavailable: If it leaves room for none.
+        SandboxUnavailable: If it leaves no room for a single session.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= hard < LEAST_DESCRIPTORS:

@@ -1,11 +1,11 @@
 """Can code change nothing except its session's names, files and answers?
 
-Most of what models write cuts, enlarges and saves pictures. A process that has run nothing else can take in
-the next trajectory when it has forgotten the names and the files of the last one: it is forked and confined
-once, where each session would cost a fork, an end and two thousand page faults.
+Most of the code that models write crops, enlarges and saves pictures. If a process has run nothing else, it
+can serve another trajectory once it has dropped the names and files of the last one: it is forked and
+confined once, while a fork per session would cost a fork, an exit and two thousand page faults.
 
-It is decided by the syntax alone, and everything that is not listed here is not contained: a function is
-called by a listed name, which nothing can be assigned to, and no value of the code can be a function, a
+The decision rests on syntax alone, and everything that is not listed here is not contained: functions are
+called only by listed names, which cannot be assigned to, and no value in the code can be a function, a
 module or anything else that sessions share. The process is confined all the same.
 """
 
@@ -32,7 +32,7 @@ IMPORTS = frozenset(
         "from PIL import ImageOps",
     }
 )
-"""Each is in every session already, under this name."""
+"""Imports of what every session already has under these names."""
 FUNCTIONS = (
     "abs all any bool dict display enumerate float int len list max min print range reversed round set "
     "sorted str sum tuple zip"
@@ -42,9 +42,9 @@ METHODS = (
     "paste polygon rectangle replace reshape resize rotate save show split startswith strip text thumbnail "
     "tolist transpose upper values"
 )
-"""Of pictures, what draws on them, arrays, texts and containers."""
+"""Methods of pictures, drawing objects, arrays, texts and containers."""
 ATTRIBUTES = "dtype height mode ndim shape size width"
-"""None is a method of anything: `format` would be one of texts, and so a function as a value."""
+"""None of them is a method of any type: `format` is one of texts, and would yield a function as a value."""
 KEYWORDS = (
     "a_max a_min alpha axis base beta border borderType bottom box center centering code color colors "
     "copy cutoff default dsize dtype end expand filename fill fillcolor flags flipCode flush fontFace "
@@ -54,8 +54,8 @@ KEYWORDS = (
     "stop strict stroke_fill stroke_width subsampling text thickness threshold title top translate value "
     "width xy"
 )
-"""Of calls. Others have them call what they are given (`key`), skip a check that keeps memory whole
-(`refcheck`), or put bytes of the code's own into a picture that the trainer decodes (`exif`, `extra`)."""
+"""Keywords of calls. Others would have a function call its argument (`key`), skip a check that keeps memory
+safe (`refcheck`), or put arbitrary bytes into a picture that the trainer decodes (`exif`, `extra`)."""
 OF_MODULES = {
     "Image": "fromarray new open",
     "ImageDraw": "Draw",
@@ -69,7 +69,7 @@ OF_MODULES = {
     "os.path": "abspath basename dirname exists join splitext",
     "random": "choice randint random uniform",
 }
-"""Functions of modules. None keeps anything between two calls."""
+"""Functions of modules. None keeps state between two calls."""
 CONSTANTS = {
     "Image": "BICUBIC BILINEAR BOX FLIP_LEFT_RIGHT FLIP_TOP_BOTTOM HAMMING LANCZOS NEAREST ROTATE_180 "
     "ROTATE_270 ROTATE_90",
@@ -85,9 +85,9 @@ SYNTAX = (
     "Assign AugAssign BinOp BoolOp Break Compare Constant Continue Dict Expr For FormattedValue If IfExp "
     "JoinedStr List ListComp Module Pass Slice Try Tuple UnaryOp alias comprehension"
 )
-"""Kinds of syntax that are as contained as their parts, beside all operators."""
+"""Kinds of syntax that are contained if their parts are; so are all operators."""
 SESSION = "Image ImageDraw ImageEnhance ImageFilter ImageOps cv2 display math np numpy os plt random"
-"""Modules and functions that a session begins with, under these names."""
+"""Modules and functions that a session starts with, under these names."""
 
 
 def _dotted(names: Mapping[str, str]) -> frozenset[str]:
@@ -99,7 +99,7 @@ _CALLED, _METHODS, _ATTRIBUTES, _KEYWORDS = (
 )
 _OF_MODULES, _CONSTANTS = _dotted(OF_MODULES), _dotted(CONSTANTS)
 _SHARED = frozenset((*SESSION.split(), *dir(builtins)))
-"""Names that stand for what sessions share: never a value, and nothing is assigned to them."""
+"""Names for things that sessions share: they are never used as values or assigned to."""
 _ERRORS = frozenset(
     name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
 )
@@ -111,14 +111,14 @@ _PLAIN = frozenset(getattr(ast, name) for name in SYNTAX.split()) | frozenset(
 
 @functools.lru_cache(maxsize=256)
 def is_contained(source: str) -> bool:
-    """Whether a process that has run this code, and other such code, is as good as new afterwards.
+    """Whether a process that has run only this and other contained code is as good as new afterwards.
 
-    Of code that ends with an error nothing is said.
+    This says nothing about code that ends with an error.
 
     Args:
-        source: As a session runs it. What is not Python is not contained.
+        source: As a session runs it. Anything that is not valid Python is not contained.
     """
-    # With escapes beyond these two, texts and bytes could hold anything, those names included.
+    # With escapes other than these two, strings and bytes could hold anything, including those names.
     if "__" in source or "\\" in source.replace("\\n", "").replace("\\t", ""):
         return False
     try:
@@ -133,8 +133,8 @@ def _allows(node: ast.AST, named: set[int]) -> bool:
     """Whether a piece of syntax that is not plain is contained if its parts are.
 
     Args:
-        node: The piece; those around it have been looked at.
-        named: By `id`, parts of listed names; those of this piece are added.
+        node: The piece; the nodes around it have already been checked.
+        named: Ids of nodes that are parts of listed names; those of this piece are added.
     """
     match node:
         case ast.Call(func=ast.Name(name) as function):
@@ -150,7 +150,7 @@ def _allows(node: ast.AST, named: set[int]) -> bool:
         case ast.Name(name):
             return name not in _SHARED and not name.startswith("_")
         case ast.ExceptHandler(type=ast.Name(kind) as caught, name=name):
-            # Never those that end a call at its limit.
+            # Never the exceptions that end a call at its limit.
             named.add(id(caught))
             return kind in _ERRORS and name not in _SHARED and not (name or "").startswith("_")
         case ast.keyword(arg=name):
@@ -163,7 +163,7 @@ def _allows(node: ast.AST, named: set[int]) -> bool:
 
 
 def _is_listed(node: ast.Attribute, names: frozenset[str], named: set[int]) -> bool:
-    """Whether an attribute is that of a module, and listed; its parts are then added to `named`."""
+    """Whether an attribute belongs to a module and is listed; if so, its parts are added to `named`."""
     parts: list[ast.expr] = [node]
     words = [node.attr]
     while isinstance(parts[-1], ast.Attribute):

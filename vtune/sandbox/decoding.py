@@ -22,41 +22,41 @@ from vtune.schema.decoded import keep
 from vtune.schema.pixels import Refused, check_head, check_size, decode
 
 INPUT, OUTPUT = "picture", "pixels"
-"""Names of the files by which a confined decoder takes and gives; numbers follow the second."""
+"""Files through which a confined decoder gets its input and returns its output; numbers follow the second."""
 BANDS = {"L": 1, "RGB": 3, "RGBA": 4}
 PLAIN = ("L", "RGB")
-"""Modes of a PNG that is shown as it is, if its levels have eight bits."""
+"""Modes of a PNG that is shown unchanged, if it has eight bits per level."""
 PNG_END = b"IEND\xaeB`\x82"
-"""The last bytes of a whole PNG."""
+"""The last bytes of a complete PNG."""
 SECONDS = 10.0
-"""For one picture; ours. The largest that is allowed takes one or two."""
+"""Time limit per picture; ours. The largest picture allowed takes one or two seconds."""
 PICTURES = 100
-"""Decoded by one process before it is replaced: what one does to it, few others suffer. Ours."""
+"""Decoded by one process before it is replaced, so that damage from one picture affects few others. Ours."""
 MOST_DECODERS = 4
-"""At the same time, for that number of cores: one that hangs leaves the others free. Ours."""
+"""Working at the same time, given enough cores: one that hangs leaves the others free. Ours."""
 SMALL = 1 << 16
-"""Pixels that are decoded and encoded within a millisecond: a thread would be the longer way. Ours."""
+"""Pixels that take less than a millisecond to decode and encode: a thread would take longer. Ours."""
 JPEG_QUALITY = 95
-"""Of what came as JPEG, with its colours in full: PNG would be ten times as large and as slow. Ours."""
+"""For what came as JPEG, without chroma subsampling: PNG would be ten times as large and slow. Ours."""
 RUN_LENGTHS = 3
 """zlib's strategy for PNG (Z_RLE): 0.6 of the time of its default, for files 0.9 to 1.1 times as large."""
 
 
 class _Broken(Exception):
-    """The process died, was late, or answered nonsense."""
+    """The process died, was late, or sent an invalid answer."""
 
 
 Decoder = Callable[[bytes, bool], Awaitable[bytes]]
-"""From the bytes of a file, and whether only contained code can have written it, to a picture as PNG or JPEG;
-raises `NotShown`."""
+"""Turns the bytes of a file, and whether only contained code can have written it, into a picture as PNG or
+JPEG; raises `NotShown`."""
 
 
 def decode_here(limits: Limits) -> Decoder:
-    """A decoder in this process: whole PNG and JPEG pass as they are, once they have been decoded."""
+    """A decoder in this process: complete PNG and JPEG files are returned unchanged once they decode."""
 
     async def decode_one(content: bytes, contained: bool) -> bytes:
         kind = check_picture(content, max_pixels=limits.max_pixels)
-        # Seconds, for a large one: the sessions beside it go on.
+        # In a thread: a large one takes seconds, and other sessions must go on.
         return await asyncio.to_thread(_plain, content, kind, limits.max_pixels)
 
     return decode_one
@@ -73,9 +73,9 @@ def _plain(content: bytes, kind: str, max_pixels: int) -> bytes:
 
 
 def encode(picture: PIL.Image.Image, kind: str) -> bytes:
-    """A picture of grey levels or colours as a new file: JPEG where it was one, else PNG.
+    """A grey or colour picture as a new file: JPEG if it was one, else PNG.
 
-    Nothing shows through it: what a transparent picture shows would be up to whoever reads it.
+    It is opaque: how a transparent picture looks would depend on the reader.
     """
     picture = opaque(picture) if picture.has_transparency_data else picture
     file = io.BytesIO()
@@ -87,18 +87,18 @@ def encode(picture: PIL.Image.Image, kind: str) -> bytes:
 
 
 class _Raw(NamedTuple):
-    """A picture as a confined process hands it over."""
+    """A picture as returned by a confined process."""
 
     mode: str
-    """Of `BANDS`."""
+    """One of `BANDS`."""
     size: tuple[int, int]
     """(width, height) in pixels."""
     levels: list[bytes]
-    """Row by row, a byte for each band of each pixel; in one part or several."""
+    """Row by row, one byte for each band of each pixel; in one or several parts."""
 
 
 def _is_plain(picture: PIL.Image.Image, content: bytes) -> bool:
-    """Whether a PNG, decoded, holds nothing but its pixels, of eight bits and compressed."""
+    """Whether a decoded PNG holds nothing but its pixels, compressed and with eight bits."""
     return (
         picture.mode in PLAIN
         and content[24] == 8
@@ -110,9 +110,9 @@ def _is_plain(picture: PIL.Image.Image, content: bytes) -> bool:
 
 
 def _decoded_here(content: bytes, kind: str, max_pixels: int) -> bytes:
-    """A file of contained code, decoded here: as it is where it is a PNG with nothing but its pixels.
+    """Decode a file of contained code here; a PNG with nothing but its pixels is returned unchanged.
 
-    Else it is encoded anew, to the bytes that a confined decoder would have led to.
+    Anything else is encoded again, to the same bytes that a confined decoder would have led to.
 
     Raises:
         Refused: If it is not a picture, or breaks a limit.
@@ -132,10 +132,10 @@ def _encoded(raw: _Raw, kind: str) -> bytes:
 
 
 class ConfinedDecoder:
-    """Decodes in a session of its own, which is replaced when a picture breaks it.
+    """Decodes in its own session, which is replaced when a picture breaks it.
 
-    Only pixels come back, and they are encoded anew: a file that breaks a decoder never reaches the trainer,
-    whose own code reads no more of it than the head, in plain Python.
+    Only pixels come back, and they are encoded again: a file that breaks a decoder never reaches the trainer,
+    whose own code only parses the file's header, in plain Python.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class ConfinedDecoder:
         self._limits = limits
         self._turns = turns
         self._part = limits.file_mb << 20
-        """Bytes of a file through which pixels pass: the largest that a session may write."""
+        """Bytes per file of returned pixels: the largest file that a session may write."""
         self._used = 0
         """Pictures that the process has decoded."""
         self._process: Process | None = None
@@ -153,27 +153,27 @@ class ConfinedDecoder:
 
     @property
     def process(self) -> Process | None:
-        """What decodes, None before the first picture."""
+        """The decoding process; None before the first picture."""
         return self._process
 
     async def decode(self, content: bytes) -> bytes:
-        """The picture as a newly written JPEG or PNG. One at a time.
+        """The picture as a newly encoded JPEG or PNG. One at a time.
 
         Raises:
-            NotShown: If it is not a picture, breaks a limit, or breaks a fresh decoder.
+            NotShown: If it is not a picture, exceeds a limit, or breaks a fresh decoder.
             ServiceError: If no decoder can be started.
         """
         kind = check_picture(content, max_pixels=self._limits.max_pixels)
         raw = await self._decoded(content)
-        # Up to a second, for a large one: the sessions beside it go on.
+        # In a thread: a large one takes up to a second, and other sessions must go on.
         return await asyncio.to_thread(_encoded, raw, kind)
 
     async def _decoded(self, content: bytes) -> _Raw:
         if self._used >= PICTURES:
             await self._retire()
         if self._process is not None and not self._process.closed:
-            # Not necessarily by this picture: it may have been on its last legs, or its fork server is dead
-            # and has been replaced, with its folder gone.
+            # This picture may not be the cause: an earlier one may have damaged the process, or its fork
+            # server died and was replaced, and its folder has gone.
             with contextlib.suppress(_Broken, OSError):
                 return await self._ask(content)
         try:
@@ -202,12 +202,12 @@ class ConfinedDecoder:
         except NotShown:
             raise
         except BaseException:
-            # Also on cancellation: a half-done answer would be taken for the next one.
+            # Also on cancellation: otherwise the pending answer would be taken for the next one.
             self.abandon()
             raise
 
     def abandon(self) -> None:
-        """Let go of the process; its folder is left to the sandbox."""
+        """Kill the process; its folder is left to the sandbox."""
         if self._process is not None and not self._process.closed:
             self._process.kill()
             self._process.close()
@@ -220,7 +220,7 @@ class ConfinedDecoder:
             await self._process.end()
         self.abandon()
         if self._files is not None:
-            # The pixels of a picture: on a busy disk their removal was seen to take 0.2 s.
+            # In a thread: on a busy disk, removing the pixels of a picture has taken 0.2 s.
             await asyncio.to_thread(folders.remove, str(self._files.folder.parent))
             self._files = None
 
@@ -230,7 +230,7 @@ class ConfinedDecoder:
         try:
             files = Workspace.of(place.folder, self._turns, max_files=8, max_bytes=self._limits.file_mb << 20)
         except OSError:
-            # Its folder went with a fork server that died meanwhile.
+            # Its folder disappeared with a fork server that died in the meantime.
             process.kill()
             process.close()
             raise
@@ -248,7 +248,7 @@ class ConfinedDecoder:
         except (TypeError, ValueError, OverflowError) as error:
             raise ProtocolError(f"a picture of size {size!r}") from error
         try:
-            # What was decoded, against what the head promised.
+            # Check the decoded size too, not only the header's.
             check_size(width, height, max_pixels=self._limits.max_pixels)
         except Refused as refused:
             raise NotShown(str(refused)) from refused
@@ -261,7 +261,7 @@ class ConfinedDecoder:
 
 
 class ConfinedDecoders:
-    """A few of them, each made when it is first needed: a picture that takes long holds up no others."""
+    """Several decoders, each created when first needed, so that one slow picture does not hold up others."""
 
     def __init__(
         self, spawn: Callable[[Place | None], Awaitable[tuple[Process, Place]]], limits: Limits, turns: Turns
@@ -269,20 +269,20 @@ class ConfinedDecoders:
         self._max_pixels = limits.max_pixels
         count = min(MOST_DECODERS, len(os.sched_getaffinity(0)))
         self.all = [ConfinedDecoder(spawn, limits, turns) for _ in range(max(2, count))]
-        # The one that was used last is taken first: a quiet sandbox keeps one process.
+        # The last one used is taken first, so a quiet sandbox keeps one process.
         self._free = list(self.all)
         self._room = asyncio.Semaphore(len(self.all))
         self._here = asyncio.Semaphore(len(self.all))
-        """For pictures that are decoded by this process: a large one takes 600 MB of its memory."""
+        """For pictures decoded by this process: a large one takes 600 MB of its memory."""
 
     async def decode(self, content: bytes, contained: bool = False) -> bytes:
-        """As `ConfinedDecoder.decode`, many at a time.
+        """As `ConfinedDecoder.decode`, several at a time.
 
-        What contained code has written are pictures of Pillow's or OpenCV's making, cut from those that this
-        process reads anyway: they are decoded here, to the same pixels.
+        Files of contained code were written by Pillow or OpenCV, from pictures that this process reads
+        anyway: they are decoded here, to the same pixels.
         """
         if contained:
-            with contextlib.suppress(Refused):  # and left to those who can say why
+            with contextlib.suppress(Refused):  # the confined decoder then says why
                 head = check_head(content, max_pixels=self._max_pixels)
                 if head.width * head.height <= SMALL:
                     return _decoded_here(content, head.kind, self._max_pixels)
@@ -296,6 +296,6 @@ class ConfinedDecoders:
                 self._free.append(decoder)
 
     def abandon(self) -> None:
-        """Let go of all; the folders are left to the sandbox."""
+        """Kill all decoders; their folders are left to the sandbox."""
         for decoder in self.all:
             decoder.abandon()

@@ -21,8 +21,8 @@ from vtune.sandbox.process import Process
 from vtune.sandbox.waiting import is_readable, readable
 
 START_SECONDS = 600.0
-"""Ours: imports from a cold disk, or where memory is short; a warm start takes well under a second. A Python
-that cannot import what it needs ends at once."""
+"""Ours: imports from a cold disk, or when memory is short; a warm start takes well under a second. A Python
+that cannot import what it needs exits at once."""
 ANSWER_SECONDS = 20.0
 REMOVE_SECONDS = 600.0
 """Ours: tens of thousands of files on a busy disk."""
@@ -34,20 +34,20 @@ BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); import guest; sys.path.pop(0); "
     "from guest import guardian; guardian.main(int(sys.argv[2]), sys.argv[3])"
 )
-"""Loads the package `guest` from its folder and takes the folder off the path again."""
+"""Loads the package `guest` from its folder, then takes the folder off the path again."""
 
 
 _Answer = tuple[dict[str, Any], list[int]]
-"""What the fork server says, and the descriptors that came with it."""
+"""An answer of the fork server, and the descriptors that came with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a session lives; a new process takes it over when one is lost."""
+    """Where a session lives; if its process is lost, a new one takes the place over."""
 
     folder: str
     uid: int | None
-    """The user that owns it, where sessions have users of their own."""
+    """The user that owns it, if sessions have their own users."""
 
 
 class ForkServer:
@@ -59,10 +59,10 @@ class ForkServer:
         self.pidfd = os.pidfd_open(process.pid)
         self.ended = False
         self._gone = False
-        """Its end of the socket was found closed."""
+        """The other end of the socket was found closed."""
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[_Answer]] = {}
-        """By number, the requests that are not answered yet."""
+        """Requests that are not answered yet, by number."""
         self.facts: dict[str, Any] = {}
         """What isolation is in force."""
 
@@ -84,10 +84,10 @@ class ForkServer:
         return server
 
     async def _come_up(self, log: IO[bytes]) -> None:
-        """Wait until it is ready; `log` is what the process says to standard error."""
+        """Wait until it is ready; `log` receives the process's standard error."""
         try:
             async with asyncio.timeout(START_SECONDS):
-                # From two processes: on a busy machine either may come first.
+                # These come from two processes: on a busy machine either may be first.
                 while not {"ready", "zygote"} <= self.facts.keys():
                     self.facts.update(json.loads(await self._receive()))
                     if "unavailable" in self.facts:
@@ -124,7 +124,7 @@ class ForkServer:
         if self.ended or self._gone or is_readable(self.pidfd):
             return False
         try:
-            # Its sockets close before its children are told of its death, so this is the first sign.
+            # Its sockets close before its pidfd reports its death, so this is the first sign.
             return self.control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
         except BlockingIOError:
             return True
@@ -140,7 +140,7 @@ class ForkServer:
         return True
 
     async def children(self) -> int:
-        """How many processes of its own it has: sessions, idle ones included, and removers of folders.
+        """Number of its child processes: sessions, including idle ones, and processes that remove folders.
 
         Raises:
             OSError, EOFError: If it does not answer.
@@ -149,10 +149,10 @@ class ForkServer:
         return int(answer["children"])
 
     async def spawn(self, place: Place | None) -> tuple[Process, Place]:
-        """One session process: a waiting one, or a new one in the place of one that ended.
+        """A session process: a waiting one, or a new one in the place of one that ended.
 
         Raises:
-            ServiceError: If the fork server, or this process, cannot.
+            ServiceError: If the fork server, or this process, cannot provide one.
         """
         try:
             request = {"place": None if place is None else asdict(place)}
@@ -169,10 +169,10 @@ class ForkServer:
         return process, Place(**answer["place"])
 
     async def remove(self, folder: str) -> None:
-        """Have the folder of a session that has ended removed: on a busy disk that takes a while.
+        """Have the folder of a finished session removed, which takes a while on a busy disk.
 
         Raises:
-            OSError, EOFError: If it cannot.
+            OSError, EOFError: If that fails.
         """
         answer, _ = await self._request({"remove": folder}, 0, seconds=REMOVE_SECONDS)
         if "failed" in answer:
@@ -186,7 +186,7 @@ class ForkServer:
                 if not is_readable(self.pidfd):
                     await readable(self.pidfd)
         except TimeoutError:
-            # It is stuck; the next line does not ask.
+            # It is stuck; `abandon` below kills it.
             return
         finally:
             self.abandon()
@@ -204,18 +204,18 @@ class ForkServer:
     def _hang_up(self) -> None:
         if self.control.fileno() >= 0:
             self._fail(EOFError("the fork server was ended"))
-            with contextlib.suppress(OSError):  # it has gone first
-                # A process forked from this one may hold the socket too: closing alone would not be noticed.
+            with contextlib.suppress(OSError):  # it may have gone already
+                # A process forked from this one may hold the socket too: closing alone would go unnoticed.
                 self.control.shutdown(socket.SHUT_RDWR)
             self.control.close()
 
     async def _request(
         self, request: dict[str, Any], fds_expected: int, *, seconds: float = ANSWER_SECONDS
     ) -> tuple[dict[str, Any], list[int]]:
-        """The answer to one request, and the descriptors that came with it. Many may be under way.
+        """The answer to a request, with its descriptors. Several requests may be pending at a time.
 
         Raises:
-            OSError, EOFError: If it does not answer, or cannot do it.
+            OSError, EOFError: If there is no answer, or the request fails.
         """
         if self.ended:
             raise EOFError("the fork server has ended")
@@ -223,20 +223,20 @@ class ForkServer:
         try:
             self.control.send(json.dumps({"number": number, **request}).encode())
         except ConnectionError:
-            # Answers from before its death may still lie in the socket, and hide its end from `alive`.
+            # Answers from before its death may still be in the socket, and would hide the end from `alive`.
             self._gone = True
             raise
         future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
-            # An answer that is there counts, however late a busy event loop comes to read it.
+            # An answer that has arrived counts, however late a busy event loop reads it.
             await asyncio.wait([future], timeout=seconds)
             if not future.done():
                 raise TimeoutError(f"the fork server did not answer within {seconds:g} s")
             answer, fds = future.result()
         except BaseException:
             if future.done() and not future.cancelled() and future.exception() is None:
-                # Given up at the moment in which the answer came.
+                # Cancelled at the moment when the answer came.
                 _release(*future.result())
             raise
         finally:
@@ -247,7 +247,7 @@ class ForkServer:
         return answer, fds
 
     def _listen(self) -> None:
-        """Hand over all answers that are there."""
+        """Deliver all answers that have arrived."""
         while True:
             try:
                 message, fds, _, _ = socket.recv_fds(
@@ -264,7 +264,7 @@ class ForkServer:
             answer = json.loads(message)
             future = self._asked.get(answer["number"])
             if future is None or future.done():
-                # The answer to a request that was given up; such a session ends with its channel.
+                # The request was given up; its session ends when its channel is closed.
                 _release(answer, fds)
             else:
                 future.set_result((answer, fds))
@@ -285,12 +285,12 @@ class ForkServer:
 
 
 def start_process(control: socket.socket, settings: Settings, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    """The guardian, which starts the fork server.
+    """Start the guardian, which starts the fork server.
 
     Args:
-        control: Its end of the socket.
-        settings: Of the sandbox.
-        log: What it says to standard error.
+        control: The guardian's end of the socket.
+        settings: Settings of the sandbox.
+        log: Receives standard error.
     """
     arguments = [str(Path(__file__).parent), str(control.fileno()), settings.to_json()]
     return subprocess.Popen(
@@ -306,7 +306,7 @@ def start_process(control: socket.socket, settings: Settings, log: IO[bytes]) ->
 
 
 def _release(answer: dict[str, Any], fds: list[int]) -> None:
-    """Let go of a session that nobody wants; a folder that somebody else still has stays."""
+    """Release a session that nobody wants; a folder that is still in use stays."""
     if fds:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(fds[0], signal.SIGKILL)
@@ -317,7 +317,7 @@ def _release(answer: dict[str, Any], fds: list[int]) -> None:
 
 
 def environment() -> dict[str, str]:
-    """All that a session may know of its surroundings."""
+    """The complete environment of a session."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - a user may have no home
     return {
         "PATH": "/usr/bin:/bin",
@@ -329,11 +329,11 @@ def environment() -> dict[str, str]:
         "MKL_NUM_THREADS": "1",
         "MALLOC_ARENA_MAX": "1",
         "MPLBACKEND": "module://guest.figures",
-        # The list of fonts takes a while to make; this is where it usually is. Sessions cannot reach it.
+        # Building the list of fonts takes a while; this is where it usually is. Sessions cannot reach it.
         "MPLCONFIGDIR": f"{cache}/matplotlib",
         "OPENCV_LOG_LEVEL": "ERROR",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
-        # Below whatever folder the code works in.
+        # Relative to whatever folder the code works in.
         "TMPDIR": ".",
     }

@@ -7,17 +7,17 @@ from vtune.sandbox.forkserver import Place
 from vtune.sandbox.process import Process, ProtocolError, Server, for_seconds
 
 FORGET_SECONDS = 20.0
-"""For a process to forget a trajectory; ours, generous for a busy machine."""
+"""Time for a process to forget a trajectory; ours, generous for a busy machine."""
 CPU_SHARE = 0.1
-"""Of the CPU seconds of a session that earlier ones may have used up; ours."""
+"""Share of a session's CPU seconds that earlier sessions may have used up; ours."""
 
 
 class KeptProcesses:
     """The processes of one sandbox that can be used again.
 
     Args:
-        most: Of them at the same time.
-        cpu_seconds: That a process has for all its sessions.
+        most: How many to keep at the same time.
+        cpu_seconds: CPU seconds that a process has for all its sessions.
     """
 
     def __init__(self, most: int, cpu_seconds: int) -> None:
@@ -25,7 +25,7 @@ class KeptProcesses:
         self._enough = CPU_SHARE * cpu_seconds
         self._kept: list[tuple[Process, Place]] = []
         self._asking: asyncio.Future[bool] | None = None
-        """Whether the fork server lives, while it is asked."""
+        """Whether the fork server is alive, while that question is pending."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -41,20 +41,20 @@ class KeptProcesses:
     async def take(
         self, server: Server, remove: Callable[[str], Awaitable[None]]
     ) -> tuple[Process, Place] | None:
-        """The most recently used process that is as good as new, no longer kept; None if there is not one.
+        """The most recently used process that is as good as new, no longer kept; None if there is none.
 
         Args:
-            server: The current fork server: a process of an earlier one has lost its files.
-            remove: Removes the folder of a process that has ended meanwhile.
+            server: The current fork server; processes of an earlier one have lost their files.
+            remove: Removes the folder of a process that has ended in the meantime.
         """
-        # Asked before one is taken, so that none is lost if this is cancelled.
+        # Ask before taking one, so that none is lost if this is cancelled.
         lives = bool(self._kept) and await self._lives(server)
         while self._kept:
             process, place = self._kept.pop()
             try:
                 usable = lives and process.server is server and await self._has_forgotten(process)
             except BaseException:
-                # Whoever wanted it was cancelled: it goes on waiting, unless all has ended meanwhile.
+                # The caller was cancelled: put the process back, unless everything has ended in the meantime.
                 if not self.keep(process, place):
                     process.kill()
                     process.close()
@@ -67,7 +67,7 @@ class KeptProcesses:
         return None
 
     async def _lives(self, server: Server) -> bool:
-        """As `server.lives`, asked once for all that want to know at the same moment."""
+        """As `server.lives`, but asked only once for all callers at the same moment."""
         if self._asking is None:
             self._asking = asyncio.ensure_future(server.lives())
             self._asking.add_done_callback(self._answered)
@@ -86,7 +86,7 @@ class KeptProcesses:
         return answer.get("ready") is True and isinstance(spent, float) and spent <= self._enough
 
     def abandon(self) -> None:
-        """Let go of all, and take no more; their folders are left to the sandbox."""
+        """Kill all kept processes and accept no more; their folders are left to the sandbox."""
         self._most = 0
         for process, _ in self._kept:
             process.kill()

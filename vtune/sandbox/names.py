@@ -1,8 +1,8 @@
 """What the names in code refer to, as far as imports and assignments show without running it.
 
-Names are followed in the order of the code. Where a name may stand for one thing or another, it stands for
-nothing known: what blocks that may not run have changed, and what functions read that was given two meanings.
-A loop is read as its first turn. Nothing takes more than time in proportion to the code.
+Names are followed in the order of the code. A name with more than one possible meaning counts as unknown: if
+it was changed in a block that may not run, or if functions read it and it was given two meanings.
+A loop is read as if it ran once. All of this takes time linear in the length of the code.
 """
 
 import ast
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Self
 
 _UNBOUND = ""
-"""In place of a meaning: the name was not bound yet."""
+"""Used instead of a meaning for a name that was not bound yet."""
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
@@ -23,20 +23,20 @@ class Scope:
         self.outer = outer
         self.is_class = is_class
         self._now: dict[str, str | None] = {}
-        """Meanings at the place that is read."""
+        """Meanings at the current place in the code."""
         self._anywhere: dict[str, str | None] = {}
-        """Meanings that hold wherever the name is used, for functions: they may run at any time."""
+        """Meanings that hold everywhere, for use in functions, which may run at any time."""
         self._blocks: list[dict[str, str | None]] = []
-        """For each open block, what its names stood for before it."""
+        """For each open block, what its names meant before it."""
 
     def copy(self) -> Self:
-        """The same names, to be bound apart from these."""
+        """A copy that can be bound independently."""
         other = type(self)(self.outer, is_class=self.is_class)
         other._now, other._anywhere = dict(self._now), dict(self._anywhere)
         return other
 
     def meaning(self, name: str) -> str | None:
-        """What a name stands for at the place that is read."""
+        """What a name means at the current place in the code."""
         if name in self._now:
             return self._now[name]
         scope = self.outer
@@ -47,11 +47,11 @@ class Scope:
         return None
 
     def known(self) -> set[str]:
-        """The names that have, or had at some place, a known meaning."""
+        """The names that have a known meaning, now or at some other place."""
         return {name for names in (self._now, self._anywhere) for name, meaning in names.items() if meaning}
 
     def bind(self, name: str, meaning: str | None, *, imported: bool = False) -> None:
-        """Give a name a meaning; an import's is taken for what the name means in every function."""
+        """Give a name a meaning; the meaning from an import is assumed to hold in every function."""
         if self._blocks:
             self._blocks[-1].setdefault(name, self._now.get(name, _UNBOUND))
         self._now[name] = meaning
@@ -59,14 +59,14 @@ class Scope:
         self._anywhere[name] = meaning if alone else None
 
     def bind_to_anything(self, names: Iterable[str]) -> None:
-        """Names that code may have bound which was not read."""
+        """Mark names that code may have bound that was not read."""
         unknown = dict.fromkeys(names)
         self._now |= unknown
         self._anywhere |= unknown
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """What is bound inside may be bound behind it or not."""
+        """What is bound inside the block may or may not be bound after it."""
         self._blocks.append({})
         yield
         for name, before in self._blocks.pop().items():
@@ -77,19 +77,19 @@ class Scope:
 
 
 class Reader:
-    """Reads one module and notes the full names that it uses."""
+    """Reads one module and records the full names that it uses."""
 
     def __init__(self, known: frozenset[str]) -> None:
-        """`known` are the full names to follow, with all that they begin with; `()` stands for a call."""
+        """`known` are the full names to follow, with all their prefixes; `()` stands for a call."""
         self._known = known | {"importlib", "importlib.import_module"}
         self._used: set[str] = set()
         self._definitions: list[tuple[Definition, Scope]] = []
-        """Bodies to read when all around them has been, each with what it sees."""
+        """Bodies to read once everything around them has been read, each with the scope that it sees."""
         self._shared: set[str] = set()
-        """Names that functions bind for others, at a time that nobody knows."""
+        """Names that functions bind in other scopes, at an unknown time."""
 
     def read(self, tree: ast.Module, scope: Scope) -> set[str]:
-        """The known names that the code uses; `scope` learns what its own names stand for.
+        """The known names that the code uses; `scope` is updated with the meanings of its own names.
 
         Raises:
             RecursionError: If blocks are nested too deeply.
@@ -98,7 +98,7 @@ class Reader:
         for name in self._shared:
             scope.bind(name, None)
         self._statements(tree.body, scope)
-        for definition, outer in self._definitions:  # grows meanwhile
+        for definition, outer in self._definitions:  # grows during the loop
             self._body(definition, outer)
         return self._used
 
@@ -115,7 +115,7 @@ class Reader:
             self._statements(node.body, scope)
 
     def _define(self, node: Definition, scope: Scope) -> None:
-        """Read a body later; names of a class are not seen by what is defined in it."""
+        """Queue a body for later; definitions inside a class do not see the names of the class."""
         seen = scope.outer if scope.is_class else scope
         assert seen is not None
         self._definitions.append((node, seen))
@@ -174,7 +174,7 @@ class Reader:
                 self._expressions(ast.iter_child_nodes(node), scope)
 
     def _if(self, node: ast.If, scope: Scope) -> None:
-        # A long chain of `elif` is nested in the tree, and must not be here.
+        # A long chain of `elif` is nested in the tree, but must not lead to nested calls here.
         while True:
             self._expressions([node.test], scope)
             self._block(node.body, scope)
@@ -236,7 +236,7 @@ class Reader:
             self._bind(target, meaning, scope)
 
     def _bind(self, target: ast.expr, meaning: str | None, scope: Scope) -> None:
-        """Bind a name, or each name of a tuple, about which nothing is known."""
+        """Bind a name, or all names in a tuple, whose meanings are unknown."""
         if isinstance(target, ast.Name):
             scope.bind(target.id, None if target.id in self._shared else meaning)
             return
@@ -246,11 +246,11 @@ class Reader:
                 scope.bind(part.id, None)
 
     def _expressions(self, roots: Iterable[ast.AST], scope: Scope) -> dict[ast.AST, str]:
-        """Note what expressions use; returns the known meanings in them."""
-        # Without recursion, which a long sum would exhaust: parents first, then backwards.
+        """Record what expressions use; return the known meanings in them."""
+        # No recursion, which a long sum would exhaust: list parents first, then go backwards.
         nodes = list(roots)
         own = set()
-        for node in nodes:  # grows meanwhile
+        for node in nodes:  # grows during the loop
             if isinstance(node, ast.Lambda):
                 self._define(node, scope)
                 nodes.append(node.args)
@@ -279,7 +279,7 @@ class Reader:
     def _meaning(
         self, node: ast.Attribute | ast.Call | ast.NamedExpr, meanings: dict[ast.AST, str]
     ) -> str | None:
-        """What an expression stands for, where that of its parts is known."""
+        """What an expression means, if the meanings of its parts are known."""
         match node:
             case ast.Attribute(value=value, attr=attr):
                 return self._follow(meanings.get(value), f".{attr}")
@@ -297,7 +297,7 @@ class Reader:
                 return self._follow(meanings.get(function), "()")
 
     def _use(self, name: str) -> str | None:
-        """Note a dotted name, part by part, as far as it is known; returns it if it is to its end."""
+        """Record a dotted name, part by part, as far as it is known; return it if all of it is known."""
         top, *parts = name.split(".")
         meaning = self._follow("", top)
         for part in parts:
@@ -309,16 +309,16 @@ class Reader:
         return meaning
 
     def _follow(self, owner: str | None, part: str) -> str | None:
-        """The name behind another; what is not known leads to nothing known."""
+        """The full name of a part of something; None if it is unknown."""
         name = None if owner is None else f"{owner}{part}"
         return name if name in self._known else None
 
 
 def _shared(tree: ast.Module) -> set[str]:
-    """The names of `global` and `nonlocal`."""
+    """The names declared `global` or `nonlocal`."""
     names = set()
     nodes: list[ast.AST] = [tree]
-    for node in nodes:  # grows meanwhile
+    for node in nodes:  # grows during the loop
         if isinstance(node, (ast.Global, ast.Nonlocal)):
             names.update(node.names)
         for part in ("body", "handlers", "cases", "orelse", "finalbody"):

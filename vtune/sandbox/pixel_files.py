@@ -10,17 +10,17 @@ from vtune.schema.decoded import at_hand
 from vtune.schema.pixels import Refused, examine
 
 ROOM = 64 << 20
-"""Bytes of files that are kept; ours: a hundred pictures of 448 x 448."""
+"""Bytes of files to keep; ours: a hundred pictures of 448 x 448."""
 KINDS = ("PNG", "JPEG")
-"""Formats whose pixels may be filled in; readers of others keep more than pixels."""
+"""Formats whose pixels may be filled in; PIL's readers of other formats keep more than pixels."""
 
 
 class PixelFiles:
-    """Files that sessions read beside their inputs; those asked for least lately go first.
+    """Files that sessions read next to their inputs; the least recently requested ones are removed first.
 
     Args:
-        folder: Of the files, which is made; nobody but the sandbox reads it.
-        room: Bytes of files and of the pictures that they show, at most; one is kept, however large.
+        folder: Folder for the files, which is created; only the sandbox reads it.
+        room: Bytes of the files and of their pictures, at most; one file is always kept, however large.
     """
 
     def __init__(self, folder: Path, room: int = ROOM) -> None:
@@ -31,11 +31,11 @@ class PixelFiles:
         self._made = 0
 
     def link(self, content: bytes, path: str) -> bool:
-        """Put the pixels of a picture at `path`, row by row, three bytes each.
+        """Link the pixels of a picture to `path`, row by row, three bytes each.
 
         Returns:
-            Whether they are there: only those of small pictures in RGB that somebody has decoded lately, and
-            not where the disk is full or has no hard links. Otherwise the session decodes the picture itself.
+            Whether they are there. Only small RGB pictures that were decoded recently have any, and none are
+            there if the disk is full or has no hard links. The session then decodes the picture itself.
         """
         try:
             if content not in self._files and not self._write(content):
@@ -47,7 +47,7 @@ class PixelFiles:
         return True
 
     def _write(self, content: bytes) -> bool:
-        """Write the pixels of a picture into a new file, if there are any to be shared."""
+        """Write the pixels of a picture to a new file, if there are any to share."""
         pixels = at_hand(content)
         if pixels is None or pixels.shape[0] * pixels.shape[1] > EARLY_PIXELS or not _is_plain(content):
             return False
@@ -69,13 +69,13 @@ class PixelFiles:
 
 
 def _is_plain(content: bytes) -> bool:
-    """Whether all that a picture shows are its pixels in RGB."""
+    """Whether a picture consists of nothing but its RGB pixels."""
     try:
         with examine(content) as picture:
             return (
                 picture.format in KINDS
                 and picture.mode == "RGB"
-                # Chunks behind the pixels are read only with these, so this one may not be known yet.
+                # Chunks after the pixels are only read with them, so this one may not be known yet.
                 and b"tRNS" not in content
                 and not getattr(picture, "is_animated", False)
             )

@@ -1,7 +1,8 @@
 """The trainer's end of one session process: its channel, its output file, its lifetime.
 
-Once it has run a model's code it is stopped whenever it has no question to answer, so it can neither work nor
-write behind our back. The exception is one whose code was all contained: it waits unstopped for its next use.
+Once it has run model code, it is stopped whenever it has no request to answer, so it can neither work nor
+write in the background. The exception is a process that ran only contained code: it waits unstopped for its
+next use.
 """
 
 import contextlib
@@ -28,9 +29,9 @@ async def _patiently() -> float:
 
 
 def for_seconds(seconds: float) -> Look:
-    """Wait for so long, then raise TimeoutError.
+    """Wait this long, then raise TimeoutError.
 
-    What arrived meanwhile is read first, so a busy event loop costs nobody their answer.
+    Data that has arrived is read first, so a busy event loop never loses an answer.
     """
     deadline = time.monotonic() + seconds
 
@@ -44,14 +45,14 @@ def for_seconds(seconds: float) -> Look:
 
 
 class ProtocolError(Exception):
-    """The session answered something that its runner never writes: the model's code meddled with it."""
+    """The session sent something that its runner never writes: the model's code has interfered."""
 
 
 class Server(Protocol):
-    """The fork server that made a process; when both are gone, the sandbox has failed."""
+    """The fork server that made a process; if both are gone, the sandbox has failed."""
 
     def alive(self) -> bool:
-        """Whether it still ran a moment ago. The files of its sessions are removed only after it has gone."""
+        """Whether it was running a moment ago. Its sessions' files are removed only after it has gone."""
 
     async def lives(self) -> bool:
         """Whether it answers: unlike `alive`, this notices a death that is only about to show."""
@@ -59,22 +60,22 @@ class Server(Protocol):
 
 @dataclass(slots=True)
 class Process:
-    """One running session process. Every method may raise OSError or EOFError when the process has gone."""
+    """A running session process. Every method may raise OSError or EOFError once the process has gone."""
 
     pidfd: int
     channel: socket.socket
     output: int
-    """The file that it prints to; its offset is shared, so it says how much was printed."""
+    """The file that it prints to; the shared offset shows how much was printed."""
     server: Server
     closed: bool = False
     kept: bool = False
     """It has served a session before."""
     _told: str = ""
-    """Number of a question that was put, and whose answer nobody has read yet."""
+    """Number of a request that was sent, and whose answer has not been read yet."""
 
     @property
     def pid(self) -> int:
-        """Process id as this process sees it, -1 when it has ended."""
+        """Process id as this process sees it; -1 if it has ended."""
         fd = os.open(f"/proc/self/fdinfo/{self.pidfd}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             facts = os.read(fd, 4096)
@@ -94,18 +95,18 @@ class Process:
         """Send one message and read its answer.
 
         Args:
-            message: What to ask.
-            look: Awaited while the answer is; returns the seconds until it wants to be called
-                again, and raises to give up.
-            stop: Stop the process when it has answered.
-            alone: Nothing else of the sandbox is under way: a moment may be spent on waiting right here,
-                because a short answer comes before the event loop would have come round.
-            meanwhile: Done when the question has been sent, so that nobody waits for it.
+            message: The request.
+            look: Awaited while waiting for the answer; returns the seconds until it wants to be called again,
+                and raises to give up.
+            stop: Stop the process once it has answered.
+            alone: Nothing else is running in the sandbox: the event loop may be blocked for a moment, since a
+                short answer arrives before the loop would have come round.
+            meanwhile: Called once the request has been sent, so that it causes no delay.
 
         Raises:
             EOFError: If the process ends instead.
-            ProtocolError: If the answer is not one, or was there before the question: it cannot know the
-                question's number.
+            ProtocolError: If the answer is invalid, or was there before the request: it then lacks the
+                request's number.
         """
         os.lseek(self.output, 0, os.SEEK_SET)
         question = await self._put(message, look)
@@ -119,23 +120,23 @@ class Process:
         return _checked(answer, question)
 
     async def tell(self, message: dict[str, Any], look: Look = _patiently) -> None:
-        """Send a message whose answer can wait: `told` reads it. The process goes on meanwhile."""
+        """Send a message whose answer can wait until `told`. The process keeps running in the meantime."""
         self._told = await self._put(message, look)
 
     async def told(self, look: Look = _patiently) -> dict[str, Any]:
-        """The answer to what `tell` sent; takes and raises what `ask` does."""
+        """The answer to the message from `tell`; arguments and errors are as in `ask`."""
         return _checked(await self.answer(look), self._told)
 
     async def _put(self, message: dict[str, Any], look: Look) -> str:
-        """Send a message under a number of its own, and return that."""
+        """Send a message with a new number; return the number."""
         question = os.urandom(8).hex()
         await self._send(wire.pack({"n": question, **message}), look)
         return question
 
     async def _send(self, content: bytes, look: Look) -> None:
-        """Send a message; a process that takes no more of it is given as long as `look` says."""
+        """Send a message; if the process accepts no more of it, wait as long as `look` allows."""
         rest = memoryview(content)
-        # As much as fits goes first: a process that wakes up and finds its question there wakes up only once.
+        # Send as much as fits first: a process that finds its request on waking wakes up only once.
         rest = rest[self.channel.send(rest) :]
         self._signal(signal.SIGCONT)
         while rest:
@@ -145,7 +146,7 @@ class Process:
                 await writable_within(self.channel.fileno(), await look())
 
     async def answer(self, look: Look = _patiently) -> dict[str, Any]:
-        """Read one message; takes and raises what `ask` does."""
+        """Read one message; arguments and errors are as in `ask`."""
         content = bytearray()
         length = wire.HEAD.size
         while len(content) < length:
@@ -173,20 +174,20 @@ class Process:
 
     def printed(self) -> str:
         """What the current call has printed so far."""
-        # The session shares the offset, and may have put it anywhere.
+        # The session shares the offset, and may have set it to anything.
         count = min(os.lseek(self.output, 0, os.SEEK_CUR), os.fstat(self.output).st_size)
         return os.pread(self.output, count, 0).decode("utf-8", "replace")
 
     def unlinked_bytes(self) -> int:
-        """Bytes of disk in files that it holds open and has removed, which no look at its folder finds.
+        """Bytes on disk in files that it has deleted but holds open, which no scan of its folder finds.
 
-        Files that it has only mapped are not seen; a session's limit on memory bounds those. Not known, and
-        0, where the kernel lets this process not look.
+        Files that are only mapped are not counted; a session's memory limit bounds those. 0 if the kernel
+        does not let this process look.
         """
         total = 0
         with contextlib.suppress(OSError):
             folder = f"/proc/{self.pid}/fd"
-            # Twenty times a second for each call that runs: a `Path` for each would take twice as long.
+            # Called twenty times a second for each running call: a `Path` for each would take twice as long.
             for name in os.listdir(folder):  # noqa: PTH208
                 facts = os.stat(f"{folder}/{name}")  # noqa: PTH116
                 if not facts.st_nlink and stat.S_ISREG(facts.st_mode):
@@ -194,20 +195,20 @@ class Process:
         return total
 
     def waited(self) -> float:
-        """Seconds since its beginning in which it could have run, and others had the cores.
+        """Seconds since its start in which it was ready to run, but others had the cores.
 
-        0 where it has ended, or the kernel does not say.
+        0 if it has ended, or the kernel does not report this.
         """
         with contextlib.suppress(OSError), open(f"/proc/{self.pid}/schedstat") as file:
             return int(file.read().split()[1]) / 1e9
         return 0.0
 
     def kill(self) -> None:
-        """Send SIGKILL; harmless when the process has ended."""
+        """Send SIGKILL; harmless if the process has ended."""
         self._signal(signal.SIGKILL)
 
     async def end(self) -> None:
-        """Kill the process, wait until it is gone, and close what belongs to it."""
+        """Kill the process, wait until it is gone, and close its descriptors."""
         if self.closed:
             return
         self.kill()
@@ -234,7 +235,7 @@ def _checked(answer: dict[str, Any], question: str) -> dict[str, Any]:
     """An answer without its number.
 
     Raises:
-        ProtocolError: If it is to another question.
+        ProtocolError: If it answers another request.
     """
     if answer.pop("n", None) != question:
         raise ProtocolError(f"an answer to another question{_failure(answer)}")
@@ -242,5 +243,5 @@ def _checked(answer: dict[str, Any], question: str) -> dict[str, Any]:
 
 
 def _failure(answer: dict[str, Any]) -> str:
-    """What a session says that could not be confined."""
+    """The error message of a session that could not be confined."""
     return f": {answer['failed']}" if "failed" in answer else ""

@@ -12,8 +12,8 @@ class SandboxRecipe(Strict):
     isolation: Isolation
     """`auto` uses the best tier that the machine offers."""
     decode: Decode
-    """Who decodes the pictures that code returns."""
+    """Where the pictures that code returns are decoded."""
     seconds: float = Field(gt=0)
-    """Wall-clock limit of one call."""
+    """Wall-clock limit per call."""
     memory_mb: int = Field(gt=0)
-    """Limit of one session."""
+    """Limit per session."""

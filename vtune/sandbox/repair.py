@@ -13,15 +13,15 @@ _FENCED = re.compile(
     r"^[ \t]*```[ \t]*(?:[\w+-]+[ \t]*)?\r?\n(.*?)(?:^[ \t]*```[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
 )
 MOST_PARTS = 100
-"""Of an imported name; ours: Python's parser takes time in proportion to their square."""
+"""Parts of an imported name; ours: Python's parser takes time quadratic in their number."""
 _LONG_IMPORT = re.compile(rf"(?:\bimport|\bfrom|,)[\s\\]*\w+(?:[\s\\]*\.[\s\\]*\w+){{{MOST_PARTS}}}")
 
 
 def unwrap(code: str) -> str:
-    """The code without its fences.
+    """Strip the fences from the code.
 
     Raises:
-        ValueError: If Python's parser would take very long.
+        ValueError: If Python's parser would take too long.
     """
     source = strip_fences(code)
     if _LONG_IMPORT.search(source):
@@ -33,8 +33,8 @@ def repair(source: str) -> tuple[str, ast.Module]:
     """Unwrapped code, repaired if it does not parse, and its syntax tree.
 
     Raises:
-        SyntaxError: Of the code as written, if no repair helps.
-        ValueError, RecursionError, MemoryError: What else Python's parser raises.
+        SyntaxError: The error of the code as written, if no repair helps.
+        ValueError, RecursionError, MemoryError: Other errors of Python's parser.
     """
     try:
         return source, parse(source)
@@ -51,7 +51,7 @@ def repair(source: str) -> tuple[str, ast.Module]:
 
 
 def strip_fences(code: str) -> str:
-    """The content of Markdown fences, where the code starts with one; several blocks are joined."""
+    """The content of Markdown fences, if the code starts with one; several blocks are joined."""
     if not code.lstrip().startswith("```"):
         return code
     blocks = _FENCED.findall(code)
@@ -59,14 +59,14 @@ def strip_fences(code: str) -> str:
 
 
 def parse(source: str) -> ast.Module:
-    """Parse quietly: warnings about a model's escapes and comparisons are not ours to print."""
+    """Parse silently: warnings about escapes and comparisons in a model's code are not for our user."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source)
 
 
 def _candidates(source: str) -> Iterator[str]:
-    """The same code with its indentation put right, in several ways."""
+    """The same code with its indentation corrected, in several ways."""
     source = source.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
     for tab in (4, 8):
         clean = source.expandtabs(tab)
@@ -76,14 +76,14 @@ def _candidates(source: str) -> Iterator[str]:
 
 
 def _dedent(source: str) -> str:
-    """Take away the indentation that all lines share; there are no tabs. Many times as fast as `textwrap`."""
+    """Remove the indentation that all lines share; there are no tabs. Many times faster than `textwrap`."""
     lines = source.split("\n")
     margin = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip(" ")), default=0)
     return "\n".join(line[margin:] for line in lines)
 
 
 def _align_first_line(source: str) -> str:
-    """Indent the first line like the second: a prompt's template often swallows its indentation."""
+    """Indent the first line like the second: prompt templates often swallow its indentation."""
     first, _, rest = source.partition("\n")
     following = next((line for line in rest.split("\n") if line.strip()), "")
     indent = following[: len(following) - len(following.lstrip())]
@@ -91,7 +91,7 @@ def _align_first_line(source: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What went wrong before the code could run."""
+    """What went wrong before the code could run, on one line."""
     if isinstance(error, SyntaxError):
         where = f" (line {error.lineno}: {(error.text or '').strip()})" if error.lineno else ""
         return f"{type(error).__name__}: {error.msg}{where}"

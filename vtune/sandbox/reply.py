@@ -10,7 +10,7 @@ from vtune.sandbox.types import ShownCrop
 from vtune.schema.box import proper
 
 WORKSPACE = "/workspace"
-"""What a model sees in place of its folder's real name, which differs from run to run."""
+"""What a model sees instead of its folder's real name, which differs from run to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Answer:
     written: tuple[str, ...]
     """New pictures, in order."""
     broken: frozenset[str]
-    """Those of them that cannot be decoded."""
+    """Those that cannot be decoded."""
     crops: tuple[dict[str, Any], ...]
 
 
@@ -30,7 +30,7 @@ def checked(reply: dict[str, Any], inputs: int) -> Answer:
     """The reply as a record; `inputs` is the number of input images.
 
     Raises:
-        ProtocolError: If it is not one that the runner writes.
+        ProtocolError: If the runner would not write it.
     """
     try:
         written = tuple(str(name) for name in reply["written"])
@@ -47,7 +47,7 @@ def checked(reply: dict[str, Any], inputs: int) -> Answer:
 
 
 def crop_of(crop: dict[str, Any], inputs: int, shown: dict[str, int]) -> ShownCrop:
-    """One crop as a record; `shown` has the number of each picture that is returned, by name.
+    """One crop as a record; `shown` maps the name of each returned picture to its number.
 
     Raises:
         ValueError, TypeError, KeyError, OverflowError: If it is not a crop of an input.
@@ -66,19 +66,19 @@ def crop_of(crop: dict[str, Any], inputs: int, shown: dict[str, int]) -> ShownCr
 
 
 def _numbers(values: Any) -> tuple[float, ...]:
-    """A list of numbers, and of nothing that could pass for one."""
+    """A list of numbers, without anything that merely passes for one."""
     if not isinstance(values, list) or any(type(value) not in (int, float) for value in values):
         raise TypeError(f"{values!r:.60} where a list of numbers is needed")
     return tuple(map(float, values))
 
 
 def nameless(text: str, session: str) -> str:
-    """Text without the real name of a session's folder, and such that it can be written down."""
+    """Text without the real name of a session's folder, in a form that can be stored."""
     for name, shown in ((f"{session}/{folders.WORKSPACE}", WORKSPACE), (session.rpartition("/")[0], "/")):
         text = text.replace(name, shown)
     return without_surrogates(text)
 
 
 def without_surrogates(text: str) -> str:
-    """Text without lone surrogates, which file names and printed junk may hold."""
+    """Text without lone surrogates, which file names and printed garbage may contain."""
     return text.encode("utf-8", "replace").decode()

@@ -1,8 +1,8 @@
 """Scans code before it runs: does it name something that no honest picture tool needs?
 
 It follows import aliases and simple assignments, so it reports `os.remove` for `from os import remove as r`
-and `r(p)`, and says nothing about `names.remove(n)`. A name that may be harmless is let through. It is a sign
-of behaviour, not the defence: that is the kernel's work.
+and `r(p)`, but nothing for `names.remove(n)`. A name that may be harmless is let through. The scan is a sign
+of behaviour, not the defence, which is up to the kernel.
 
 Source: CodeV, appendix 12 ("deleting, moving, or renaming files").
 """
@@ -108,43 +108,43 @@ MODULES = frozenset(
 SUBMODULES = frozenset({"urllib.request", "asyncio.subprocess", "concurrent.futures.process"})
 REFUSED = CALLS | MODULES | SUBMODULES
 KNOWN = REFUSED | {name[:end] for name in REFUSED for end in range(1, len(name)) if name[end] in ".("}
-"""What is refused, and the names on the way to it."""
+"""What is refused, and all prefixes of it."""
 ROOTS = {name.partition(".")[0] for name in REFUSED} | {"__import__", "importlib"}
-"""Without one of these words, or a name that stands for one, code can name nothing that is refused."""
+"""Code without these words, and without names bound to them, can name nothing that is refused."""
 _WORD = re.compile(r"\w+")
 
 
 class Scanner:
-    """Scans the calls of one session; remembers what their names stand for, as the session does."""
+    """Scans the calls of one session; like the session, it remembers what names stand for."""
 
     def __init__(self) -> None:
         self._scope = Scope()
-        # What a session predefines, as far as it matters.
+        # The relevant names that a session predefines.
         self._scope.bind("os", "os")
         self._scope.bind("image_path", None)
         self._words = ROOTS
-        """What makes a closer look necessary."""
+        """Words that make a closer look necessary."""
 
     def plain(self, source: str) -> list[str] | None:
-        """The words of code that needs no closer look, as most does not; None of other code."""
-        # Letters beyond ASCII may be spelt in several ways.
+        """The words of code that needs no closer look, which is most code; None for other code."""
+        # Non-ASCII letters may have several spellings.
         if source.isascii() and self._words.isdisjoint(words := _WORD.findall(source)):
             return words
         return None
 
     def bind(self, words: list[str]) -> None:
-        """Remember that plain code ran, and may have bound any of its words."""
+        """Record that plain code ran, and may have bound any of its words."""
         self._scope.bind_to_anything(words)
 
     def scan(self, source: str, tree: ast.Module) -> list[str]:
-        """What the code must not name, sorted, empty for honest code, which is taken for run."""
+        """The forbidden names in the code, sorted; empty for honest code, which is then assumed to run."""
         words = self.plain(source)
         if words is not None:
             self.bind(words)
             return []
         scope = self._scope.copy()
         refused = sorted(REFUSED & Reader(KNOWN).read(tree, scope))
-        # What is refused does not run, and binds nothing.
+        # Refused code does not run, so it binds nothing.
         if not refused:
             self._scope = scope
             self._words = ROOTS | scope.known()

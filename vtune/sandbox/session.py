@@ -25,19 +25,19 @@ from vtune.sandbox.workspace import NotShown, Workspace
 
 STATE_LOST = "the session was restarted, all variables are lost (files are kept)"
 ADOPT_SECONDS = 20.0
-"""For a process to take in the inputs: ours, generous for a busy machine."""
+"""Time for a process to receive the inputs: ours, generous for a busy machine."""
 
 Spawn = Callable[[Place | None], Awaitable[tuple[Process, Place]]]
 Keep = Callable[[Process, Place], bool]
-"""Takes a process that is told to forget, and where it lives; False if it is not wanted."""
+"""Takes a process that was told to forget, and where it lives; False if it is not wanted."""
 
 
 class _Unparsed(Exception):
-    """The process says that the code does not parse as it stands."""
+    """The process reports that the code does not parse as written."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        """What saying so took."""
+        """Time until it reported that."""
 
 
 class Session:
@@ -69,21 +69,21 @@ class Session:
         self._remove = remove
         self._forget = forget
         self._under_way = under_way
-        """Sessions of this sandbox that are in a call now."""
+        """Sessions of this sandbox that are in a call right now."""
         self._link_pixels = link_pixels
         self._unasked: dict[str, Any] = {}
-        """What goes to the process together with the next code."""
+        """Message to send to the process together with the next code."""
         self._place: Place | None = None
         self._process: Process | None = None
         self._files: Workspace | None = None
         self._scanner = Scanner()
         self._removing: list[asyncio.Task[None]] = []
-        """What takes the files of lost processes away."""
+        """Tasks that remove the files of lost processes."""
         self._turn = asyncio.Lock()
         self._began = 0.0
-        """When the current call did, as `time.perf_counter`."""
+        """Start of the current call, in `time.perf_counter` time."""
         self._contained = True
-        """All its code was: the process can do nothing by itself, nor differ from a new one."""
+        """Whether all its code was: the process can do nothing by itself, and is as good as new."""
         self._failed = ""
         """Why the sandbox under this session failed; nothing runs after that."""
 
@@ -103,14 +103,14 @@ class Session:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs the code now, -1 where no process runs."""
+        """Id of the process that runs the code now; -1 if there is none."""
         return -1 if self._process is None or self._process.closed else self._process.pid
 
     async def start(self) -> None:
-        """Get a process and give it the inputs; also after one was lost.
+        """Get a process and give it the inputs; also used after one was lost.
 
         Raises:
-            ServiceError: If the sandbox cannot.
+            ServiceError: If the sandbox cannot provide one.
         """
         while True:
             self._process, self._place = await self._spawn(self._place)
@@ -121,7 +121,7 @@ class Session:
                 if not self._process.kept:
                     why = str(error) or type(error).__name__
                     raise ServiceError(f"the sandbox cannot start a session: {why}") from error
-                # A kept process may have ended with its fork server; a new one reports what is wrong.
+                # A kept process may have ended with its fork server; a new process reports what is wrong.
                 await self._leave()
                 self._files = self._place = None
             except BaseException:
@@ -131,7 +131,7 @@ class Session:
                 return
 
     async def _begin(self, process: Process, place: Place) -> None:
-        """Give a process the inputs."""
+        """Give the inputs to a process."""
         if self._files is None:
             self._files = Workspace.of(
                 place.folder,
@@ -149,17 +149,17 @@ class Session:
             "pixels": self._files.pixels(),
         }
         if None not in message["pixels"]:
-            # It takes no time, and cannot fail: the process need not wake up twice.
+            # This takes no time and cannot fail, so the process need not wake up twice.
             self._unasked = message
             return
         async with asyncio.timeout(ADOPT_SECONDS):
-            # No code has run in it that does anything by itself: it may go on, and decode its pictures.
+            # It has run no code that acts by itself, so it may keep running and decode its pictures.
             answer = await process.ask(message, stop=False)
         if not answer.get("ready"):
             raise ProtocolError(str(answer))
 
     async def _leave(self) -> None:
-        """Let go of the files and remove them."""
+        """Close the files and remove them."""
         if self._files is not None:
             self._files.close()
         if self._place is not None:
@@ -168,13 +168,13 @@ class Session:
     async def run(self, code: str, *, raw: bool = False) -> Execution:
         """Run code in the session's namespace.
 
-        Never raises for what the code does; a failure of the sandbox itself is the status `infra`. When the
+        Never raises because of what the code does; if the sandbox itself fails, the status is `infra`. If the
         call is cancelled, the process is killed, and the next call starts a new one.
 
         Args:
             code: As the model wrote it.
-            raw: Run it as it stands: neither repaired, nor scanned, nor are its paths changed. For attacks,
-                to see what holds when those comforts do not.
+            raw: Run it as it is, without repair, scan or path changes. For attacks, to see what still
+                holds without them.
         """
         async with self._turn:
             self._began = time.perf_counter()
@@ -182,20 +182,20 @@ class Session:
             try:
                 execution = await self._run(code, raw=raw)
             except (ServiceError, OSError) as error:
-                # What the code can cause has been dealt with: this is the machine.
+                # Everything that code can cause is handled elsewhere, so the machine is at fault.
                 self._drop()
                 self._failed = str(error)
                 execution = Execution(status="infra", error=self._failed)
             finally:
                 self._under_way.remove(self)
-            # One that ran knows it already.
+            # If the code ran, the time is already known.
             seconds = time.perf_counter() - self._began
             return execution if execution.seconds else replace(execution, seconds=seconds)
 
     async def close(self) -> None:
-        """End the process and remove the folder; harmless when repeated. A call that still runs is ended.
+        """End the process and remove the folder; may be called again. A call that is still running is ended.
 
-        Both are handed on where the code was contained.
+        If the code was contained, both are kept for another session instead.
         """
         reusable = self._contained and not self._failed and not self._turn.locked()
         self._failed = self._failed or "the session is closed"
@@ -213,7 +213,7 @@ class Session:
                 await self._leave()
 
     async def _handed_on(self) -> bool:
-        """Whether somebody has taken the process, which is about to forget this trajectory."""
+        """Whether the process was accepted for another session; it is then forgetting this trajectory."""
         process, place, files = self._process, self._place, self._files
         if not (process and place and files) or process.closed:
             return False
@@ -229,13 +229,13 @@ class Session:
         return self._keep(process, place)
 
     def abandon(self) -> None:
-        """Let go of everything without waiting for the process to end; the folder is left to the caller."""
+        """Release everything without waiting for the process to end; the folder is left to the caller."""
         self._drop()
         if self._files is not None:
             self._files.close()
 
     def _drop(self) -> None:
-        """Let go of the process without waiting for its end."""
+        """Kill the process without waiting for its end."""
         if self._process is not None and not self._process.closed:
             self._process.kill()
             self._process.close()
@@ -280,12 +280,12 @@ class Session:
 
         Args:
             source: The code.
-            raw: As of `run`.
-            repairable: Code that the process cannot parse may be repaired and asked for again.
+            raw: As for `run`.
+            repairable: If the process cannot parse the code, it may be repaired and sent again.
             taken: Seconds of the call's time that an earlier attempt took.
 
         Raises:
-            _Unparsed: If the code is repairable, and the process says that it does not parse.
+            _Unparsed: If the code is repairable, and the process reports that it does not parse.
         """
         if self._process is None or self._process.closed:
             await self.start()
@@ -311,23 +311,23 @@ class Session:
             except (OSError, EOFError):
                 why = "the code ended its own process or ran out of memory or CPU time"
             else:
-                # Many may have answered at the same moment.
+                # Many sessions may have answered at the same moment.
                 await self._turns.next()
                 found, quota = files.new_pictures(answer.written)
                 if not quota:
                     return await self._answered(process, files, answer, found)
                 why = f"the code left {quota}"
-            # At once: it may be in the middle of an attack on the disk.
+            # At once: the code may be in the middle of an attack on the disk.
             process.kill()
             if not await process.server.lives():
-                # A fork server that died took the session with it: not the code's doing.
+                # A dead fork server takes its sessions with it: not the code's doing.
                 raise ServiceError("the sandbox's fork server died")
             files.check_there()
             return await self._killed(process, files, why)
         except _Unparsed:
             raise
         except BaseException:
-            # Also on cancellation: a half-done call would answer the next one.
+            # Also on cancellation: otherwise the pending answer would be taken for that of the next call.
             self._drop()
             raise
 
@@ -339,7 +339,7 @@ class Session:
     ) -> Execution:
         execution = await self._execution(answer, files, found, process.printed())
         if not process.server.alive():
-            # The files may have been taken away under the code, or under us.
+            # The files may have been removed while the code, or this process, was using them.
             raise ServiceError("the sandbox's fork server died")
         if answer.status != "ok":
             self._contained = False
@@ -350,13 +350,13 @@ class Session:
         self._contained = False
         printed = process.printed()
         await process.end()
-        # Names that the lost code had imported are gone with it.
+        # Names that the lost process had imported are gone with it.
         self._scanner = Scanner()
         found, quota = files.new_pictures(())
         execution = await self._execution(Answer("killed", "", (), frozenset(), ()), files, found, printed)
         error = f"{why}; {STATE_LOST}"
         if quota:
-            # A new process would be stopped for the old files.
+            # Otherwise a new process would be stopped because of the old files.
             self._removing.append(asyncio.create_task(self._remove(files.set_aside())))
             error = f"{why}; the session was restarted, all variables and files are lost"
         return replace(execution, error=error)
@@ -364,7 +364,7 @@ class Session:
     async def _execution(
         self, answer: Answer, files: Workspace, found: Sequence[str], printed: str
     ) -> Execution:
-        """What the call printed, left and showed; `found` are its new pictures."""
+        """What the call printed, wrote and showed; `found` are its new pictures."""
         limits = self._limits
         images: list[bytes] = []
         shown: dict[str, int] = {}
@@ -382,12 +382,12 @@ class Session:
             else:
                 shown[name] = len(images)
                 images.append(image)
-        # What went past the session's own count of its characters ends here.
+        # Cut off whatever bypassed the session's own character limit.
         printed = printed[: limits.output_chars]
         assert self._place is not None
         folder = self._place.folder
         lines = [nameless(printed, folder).rstrip("\n"), *(f"(note: {note})" for note in notes)]
-        # A session's own word for the status is one of those that are checked above.
+        # A status from the session is one of the values checked above.
         status: Any = answer.status
         return Execution(
             status=status,

@@ -11,34 +11,34 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 AT_A_TIME = 0.01
-"""Seconds of such work before whatever else waits gets its turn; ours: a fifth of the 50 ms that a tool's
-answer, or a turn that has been drawn, may wait."""
+"""Seconds of such work before other waiting tasks get a turn; ours: a fifth of the 50 ms that a tool's
+answer, or a generated turn, may wait."""
 
 
 class Turns:
-    """Says when a piece of work in the event loop may begin. One for all that shares the loop.
+    """Decides when a piece of work in the event loop may start. One instance for everything on the loop.
 
-    A group's conversations open when its picture is read, those of a step when the step begins, and the
-    answers of many sessions come together: each takes a millisecond or two, and the event loop would come to
-    nothing else before the last of them.
+    A group's conversations all open when its picture has been read, those of a step when the step begins,
+    and many sessions may answer at once: each of these takes a millisecond or two, and without turns the
+    event loop would do nothing else until the last one is done.
 
     Args:
-        clock: Seconds of a clock that never goes back.
+        clock: Returns seconds that never go backwards.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._began: float | None = None
-        """When the first piece began in this turn of that loop."""
+        """When the first piece of work began in this iteration of the loop."""
         self._thread: ThreadPoolExecutor | None = None
-        """Of that loop, once it is needed."""
+        """The loop's thread, once it is needed."""
 
     async def next(self) -> None:
-        """Return at once where there is time left in this turn of the event loop, else in a later one."""
+        """Return at once if there is time left in this iteration of the event loop, else in a later one."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            # One that has ended in the middle of its turn does not say so.
+            # A loop that ended in the middle of an iteration leaves its state behind.
             self._loop, self._began, self._thread = loop, None, None
         while self._began is not None and self._clock() - self._began >= AT_A_TIME:
             await asyncio.sleep(0)
@@ -47,9 +47,9 @@ class Turns:
             loop.call_soon(self._end)
 
     async def outside(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Do what may wait for the disk in a thread, then return in a turn of the event loop.
+        """Do work that may wait for the disk in a thread, then return when it is this task's turn.
 
-        The thread does nothing else: what other threads of the loop do can take seconds.
+        The thread does nothing else: the loop's other threads may be busy for seconds.
         """
         await self.next()
         if self._thread is None:
@@ -59,7 +59,7 @@ class Turns:
         return found
 
     def end(self) -> None:
-        """Let the thread go, after what it has been given."""
+        """Stop the thread once it has finished its work."""
         if self._thread is not None:
             self._thread.shutdown(wait=False)
             self._thread = None

@@ -8,22 +8,22 @@ import time
 from collections.abc import Callable
 
 AWAKE_SECONDS, ASLEEP_MS = 0.0003, 1
-"""How long `await_here` waits, first awake, then asleep. Ours: a session answers one line in 0.08 ms."""
+"""How long `await_here` waits, first spinning, then asleep. Ours: a session answers a line in 0.08 ms."""
 
 
 async def readable(fd: int) -> None:
-    """Wait until `fd` can be read; a pidfd can when its process has ended."""
+    """Wait until `fd` is readable; a pidfd is once its process has ended."""
     await readable_within(fd, math.inf)
 
 
 async def readable_within(fd: int, seconds: float) -> bool:
-    """Wait until `fd` can be read, or that number of seconds has passed; returns which."""
+    """Wait until `fd` is readable, or this many seconds have passed; return which."""
     loop = asyncio.get_running_loop()
     return await _within(fd, seconds, loop.add_reader, loop.remove_reader)
 
 
 async def writable_within(fd: int, seconds: float) -> bool:
-    """Wait until `fd` can be written to, or that number of seconds has passed; returns which."""
+    """Wait until `fd` is writable, or this many seconds have passed; return which."""
     loop = asyncio.get_running_loop()
     return await _within(fd, seconds, loop.add_writer, loop.remove_writer)
 
@@ -54,10 +54,10 @@ def is_readable(fd: int) -> bool:
 
 
 def await_here(fd: int) -> None:
-    """Wait a moment for `fd` to be readable, with the event loop standing still.
+    """Wait a moment for `fd` to become readable, blocking the event loop.
 
-    At first without sleep: to wake up takes as long as a short call does, and finds the caches cold. Whoever
-    wants this core has it meanwhile.
+    It spins at first: waking up takes as long as a short call, and finds cold caches. Other processes can
+    still get this core in the meantime.
     """
     poll = _poll(fd)
     asleep_from = time.perf_counter() + AWAKE_SECONDS

@@ -9,9 +9,9 @@ from vtune.sandbox.types import Limits
 from vtune.sandbox.workspace import Workspace
 
 WATCH_SECONDS = 0.05
-"""Between two looks at what a running call has written."""
+"""Between two checks of what a running call has written."""
 WATCH_SHARE = 20.0
-"""Times what a look took pass until the next."""
+"""The pause between checks is this many times the duration of a check."""
 
 
 class Stopped(Exception):
@@ -19,18 +19,18 @@ class Stopped(Exception):
 
 
 def watch(process: Process, files: Workspace, limits: Limits, turns: Turns, taken: float) -> Look:
-    """Looks at the clock and at the quotas of a call that begins now, or began `taken` seconds ago.
+    """Checks the time and the quotas of a call that starts now, or started `taken` seconds ago.
 
-    The files of many calls that run at the same time are looked at in turns of the event loop. The function
-    raises `Stopped` if the call takes too long or writes too much, and `ServiceError` if its
-    files cannot be looked at. A call whose time is up gets once more as much as its process waited for a
-    core, `limits.seconds` at most: that others had it is not its own doing, and its pictures may just be
-    looked for in the inputs.
+    The files of concurrent calls are checked in turns of the event loop. The returned function raises
+    `Stopped` if the call takes too long or writes too much, and `ServiceError` if its files cannot be
+    checked. When a call's time is up, it gets an extension once, as long as its process waited for a core,
+    but at most `limits.seconds`: that is not its fault, and its pictures may just be being located in the
+    inputs.
     """
     seconds = limits.seconds
     deadline = time.monotonic() + seconds + limits.grace - taken
     next_quota = time.monotonic() + WATCH_SECONDS
-    waited: float | None = None  # before; not asked for in short calls
+    waited: float | None = None  # at the start; not measured for short calls
     extended = False
 
     async def look() -> float:
@@ -45,7 +45,7 @@ def watch(process: Process, files: Workspace, limits: Limits, turns: Turns, take
                 raise ServiceError(f"the sandbox cannot look at its files: {error}") from error
             if quota:
                 raise Stopped(f"the code wrote {quota}")
-            # A workspace that takes long to look at is looked at less often: others run beside it.
+            # A workspace that takes long to check is checked less often, since other sessions run too.
             now = time.monotonic()
             next_quota = now + max(WATCH_SECONDS, WATCH_SHARE * (now - began))
         if time.monotonic() >= deadline and not extended:

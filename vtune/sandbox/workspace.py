@@ -1,7 +1,7 @@
 """A session's workspace as the trainer reads it: through one open folder, never through a link.
 
-The session is stopped while this happens, or has run no code but what is contained (`contained.py`), and
-nothing that it says is needed: not which files there are, not what they hold.
+The session is stopped while this happens, or has only run contained code (`contained.py`), and nothing that
+it claims is relied on: neither which files exist nor what they contain.
 """
 
 import contextlib
@@ -19,18 +19,18 @@ from vtune.sandbox.turns import Turns
 from vtune.schema.pixels import Refused, check_head
 
 MAX_DEPTH = 16
-"""Folders in folders that are looked into; nesting deeper breaks the quota."""
+"""Depth of nested folders that are examined; deeper nesting exceeds the quota."""
 
 PIECE = 1 << 20
-"""Bytes that are read or written before the event loop may turn: a fraction of a millisecond. Ours."""
+"""Bytes read or written before the event loop gets a turn: a fraction of a millisecond. Ours."""
 
 Stamp = tuple[int, int, int]
-"""Inode, time of change (ns), size: another version of a file has another stamp."""
+"""Inode, modification time (ns), size: each version of a file has a different stamp."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READABLE = stat.S_IRUSR | stat.S_IXUSR
-"""What its owner needs to look into a folder."""
+"""What the owner needs to list a folder."""
 PIXELS = ".rgb"
-"""Ends the names of files of pixels."""
+"""Suffix of pixel files."""
 INPUT = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
     name: str
     """Relative to the workspace."""
     facts: os.stat_result
-    """Of itself, not of what a link points to."""
+    """Of the entry itself, not of a link's target."""
 
 
 class NotShown(Exception):
@@ -61,18 +61,18 @@ class Workspace:
         self._max_bytes = max_bytes
         self._seen: dict[str, Stamp] = {}
         self._put: dict[str, str | None] = {}
-        """The names of the inputs, in order, and of their files of pixels."""
+        """Names of the inputs, in order -> names of their pixel files."""
 
     @classmethod
     def of(cls, session: str, turns: Turns, *, max_files: int, max_bytes: int) -> Self:
-        """The workspace in a session's folder; its files are read and written in these turns of the loop."""
+        """The workspace in a session's folder; its files are read and written in these turns."""
         return cls(Path(session) / folders.WORKSPACE, turns, max_files=max_files, max_bytes=max_bytes)
 
     async def put(self, name: str, content: bytes) -> None:
-        """Put a file where the session can only read it, over that of an earlier session.
+        """Put a file where the session can only read it, overwriting that of an earlier session.
 
-        To remove and to make files is slow on some disks: ext4 without a journal passes over each that was
-        removed in the last minutes.
+        Removing and creating files is slow on some disks: ext4 without a journal skips every inode that was
+        freed in the last few minutes.
         """
         await self._turns.next()
         path = f"{self._inputs}/{name}"
@@ -90,18 +90,18 @@ class Workspace:
         self._put[name] = None
 
     async def put_pixels(self, name: str, content: bytes, link: Callable[[bytes, str], bool]) -> None:
-        """Let `link` (`PixelFiles.link`) put the pixels of an input beside it, or not."""
+        """Let `link` (`PixelFiles.link`) put the pixels of an input next to it, if it can."""
         await self._turns.next()
         file = f"{name}{PIXELS}"
         if link(content, f"{self._inputs}/{file}"):
             self._put[name] = file
 
     def pixels(self) -> list[str | None]:
-        """By input, the file of its pixels as the session reaches it, None where there is not one."""
+        """For each input, the path of its pixel file as seen from the session; None if there is none."""
         return [file and _behind(file) for file in self._put.values()]
 
     def link_inputs(self, names: Sequence[str]) -> None:
-        """Make the inputs reachable under their names in the workspace, whatever has taken their place.
+        """Make the inputs reachable under their names in the workspace, whatever has replaced them there.
 
         Inputs of an earlier session that have other names are removed.
         """
@@ -120,17 +120,17 @@ class Workspace:
             path.symlink_to(_behind(name))
 
     def _is_linked(self, name: str) -> bool:
-        """Whether an input can be reached under its name."""
+        """Whether an input is reachable under its name."""
         try:
             return os.readlink(name, dir_fd=self._fd) == _behind(name)
         except OSError:
             return False
 
     def set_aside(self) -> str:
-        """Begin with an empty workspace, of a session that has ended.
+        """Start over with an empty workspace for a session whose process has ended.
 
         Returns:
-            Where its files are now, beside the folders of sessions: to remove many takes long.
+            Where the old files are now, next to the session folders: removing many takes long.
         """
         facts = os.fstat(self._fd)
         aside = self.folder.parent.with_name(f"{folders.ASIDE}{os.urandom(8).hex()}")
@@ -144,17 +144,17 @@ class Workspace:
         return str(aside)
 
     def check_there(self) -> None:
-        """Check that nobody has removed the files under the code, which would be blamed for it.
+        """Check that nothing outside removed the files, which would otherwise be blamed on the code.
 
         Raises:
-            ServiceError: If somebody has removed the workspace or an input; the session itself cannot.
+            ServiceError: If the workspace or an input was removed, which the session itself cannot do.
         """
         inputs = all((self._inputs / name).exists() for name in self._put)
         if os.fstat(self._fd).st_nlink == 0 or not inputs:
             raise ServiceError("the session's files were removed from outside")
 
     def over_quota(self, hidden: int = 0) -> str:
-        """Which quota is exceeded, empty if none; `hidden` bytes are in files that are in no folder."""
+        """The quota that is exceeded, empty if none; `hidden` is the size of files that are in no folder."""
         return self._over_quota(self._entries(), hidden)
 
     def _over_quota(self, entries: Sequence[Entry], hidden: int = 0) -> str:
@@ -168,21 +168,21 @@ class Workspace:
         return f"more than {self._max_bytes >> 20} MiB of files" if used > self._max_bytes else ""
 
     def new_pictures(self, written: Sequence[str]) -> tuple[list[str], str]:
-        """What a call has left.
+        """The new pictures of a call.
 
         Args:
-            written: Pictures in the order in which the session says that it wrote them. It decides between
-                files of one tick of the clock, and notices a file that was written again within one.
+            written: Pictures in the order in which the session claims to have written them. This orders files
+                of the same clock tick, and reveals a file that was written twice within one.
 
         Returns:
-            Names of the pictures that are new or changed since the last look, in order of creation, and
-            which quota is exceeded, empty if none.
+            Names of the pictures that are new or changed since the last check, in order of creation, and the
+            quota that is exceeded, empty if none.
         """
         entries = self._entries()
         order = {name: number for number, name in enumerate(written)}
         found = []
         for name, facts in entries:
-            # A second name for a file can only be that of a file elsewhere.
+            # If a file has a second name, that can only be the name of a file elsewhere.
             plain = stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
             if not plain or not name.lower().endswith(PICTURES):
                 continue
@@ -218,7 +218,7 @@ class Workspace:
         return content
 
     async def _content(self, file: BinaryIO, left: int) -> bytes:
-        """The first `left` bytes of a file, all where it has no more."""
+        """The first `left` bytes of a file, or all of it if it is shorter."""
         pieces = []
         while left:
             await self._turns.next()
@@ -230,10 +230,10 @@ class Workspace:
         return b"".join(pieces)
 
     async def cleared(self) -> bool:
-        """Whether all files are gone but the inputs: only where there are few, and no folders.
+        """Remove all files except the inputs, if there are few and no folders; return whether that was done.
 
         Raises:
-            OSError: If that is not possible.
+            OSError: If a file cannot be removed.
         """
         await self._turns.next()
         entries = self._entries()
@@ -248,19 +248,19 @@ class Workspace:
         return True
 
     def close(self) -> None:
-        """Let go of the folder; harmless when repeated."""
+        """Close the folder; may be called again."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def _entries(self) -> list[Entry]:
-        """All that is in the workspace, at most one more than is allowed."""
+        """All entries of the workspace, up to one more than is allowed."""
         with contextlib.closing(_walk(self._fd, "")) as entries:
             return list(itertools.islice(entries, self._max_files + 1))
 
 
 def _behind(name: str) -> str:
-    """What the link to an input says."""
+    """The target of the link to an input."""
     return f"../{folders.INPUTS}/{name}"
 
 
@@ -281,17 +281,17 @@ def _walk(fd: int, prefix: str) -> Generator[Entry]:
                         inside = _opened(entry.name, fd, facts)
                         opened.callback(os.close, inside)
                 except OSError:
-                    continue  # gone in between
+                    continue  # deleted in the meantime
                 yield Entry(prefix + entry.name, facts)
                 if inside is not None:
                     yield from _walk(inside, f"{prefix}{entry.name}/")
 
 
 def _opened(name: str, fd: int, facts: os.stat_result) -> int:
-    """A folder in a folder, opened; one that is closed to its owner is opened up, for it counts as well."""
+    """Open a folder in a folder; one that its owner cannot read is made readable, since it counts too."""
     if facts.st_mode & READABLE == READABLE:
         return os.open(name, FOLDER, dir_fd=fd)
-    # By its descriptor: a link that takes its place meanwhile must not be followed.
+    # Through a descriptor: a link that replaces the folder meanwhile must not be followed.
     place = os.open(name, FOLDER | os.O_PATH, dir_fd=fd)
     try:
         Path(f"/proc/self/fd/{place}").chmod(stat.S_IRWXU)
@@ -305,13 +305,13 @@ def _to_enter(facts: os.stat_result, prefix: str) -> bool:
 
 
 def check_picture(content: bytes, *, max_pixels: int) -> str:
-    """Look at a picture's head, in plain Python, before anything of it is decoded.
+    """Check a picture's header, in plain Python, before decoding any of it.
 
     Returns:
         Its format.
 
     Raises:
-        NotShown: If it is not a picture, or breaks a limit of `vtune.schema.pixels`.
+        NotShown: If it is not a picture, or exceeds a limit of `vtune.schema.pixels`.
     """
     try:
         return check_head(content, max_pixels=max_pixels).kind

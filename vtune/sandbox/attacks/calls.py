@@ -12,44 +12,44 @@ from vtune.sandbox.session import Session
 from vtune.sandbox.types import Execution, Limits
 
 PAUSE_SECONDS = 0.02
-"""Time for a process to take a signal before it is looked at."""
+"""Time for a signal to take effect before the process is checked."""
 STOP_SECONDS = 10.0
-"""How long a session may take to stop after its call: on a busy machine it must first get its turn."""
+"""Time for a session to stop after its call: on a busy machine it must first be scheduled."""
 LOOK_SECONDS = 0.2
-"""Between two looks at what a running attack has written."""
+"""Between two checks of what a running attack has written."""
 PROBES = 3
-"""How often a session may run out of time over a line of code after an attack before it counts as harmed."""
+"""Timeouts of a one-line probe after an attack before the session counts as harmed."""
 HUNG_SECONDS = 30.0
-"""Beyond its limits, after which a call is given up."""
+"""Seconds beyond its limits after which a call is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """An attack's call, and what was seen meanwhile."""
+    """An attack's call, and what was observed in the meantime."""
 
     execution: Execution
     entries: int
-    """The most files and folders that were in its workspace."""
+    """The largest number of files and folders in its workspace."""
     taken: int
-    """The most bytes on disk."""
+    """The largest number of bytes on disk."""
     slowdown: float
-    """Of its process for want of a core, when it was last seen."""
+    """Slowdown of its process for want of a core, when last observed."""
     waited: float
-    """Seconds for which that waited for a core, by then."""
+    """Seconds for which the process had waited for a core by then."""
     lag: float
     """Seconds for which our own process waited for a core, not for the call."""
 
 
 async def watched_call(session: Session, code: str, limits: Limits) -> Watched:
-    """Run code, and look at its workspace and at its process meanwhile.
+    """Run code, observing its workspace and its process in the meantime.
 
     Args:
         session: Where to run it.
-        code: As the attack has it.
-        limits: Of the session.
+        code: The attack's code.
+        limits: Limits of the session.
 
     Raises:
-        ServiceError: If the call never comes back.
+        ServiceError: If the call never returns.
     """
     most = checks.ENTRIES_FACTOR * limits.workspace_files + 1
     ends = time.monotonic() + limits.seconds + limits.grace + HUNG_SECONDS
@@ -64,7 +64,7 @@ async def watched_call(session: Session, code: str, limits: Limits) -> Watched:
                 raise ServiceError("the call never came back")
             began, busy = time.monotonic(), time.thread_time()
             await asyncio.wait({call}, timeout=LOOK_SECONDS)
-            # What this thread has computed meanwhile an attack may have given it to do, so it is no lag.
+            # Time that this thread spent computing may be the attack's doing, so it does not count as lag.
             spent = LOOK_SECONDS + time.thread_time() - busy
             lag += max(0.0, time.monotonic() - began - spent)
             seen = usage(session.workspace, most=most)
@@ -85,7 +85,7 @@ async def watched_call(session: Session, code: str, limits: Limits) -> Watched:
 
 
 async def stopped(pid: int, first: ProcessFacts | None) -> ProcessFacts | None:
-    """A process once it is stopped, has ended, works on, or has had the time to stop; `first` as it was."""
+    """A process that has stopped, ended, worked on, or had time to stop; `first` is its earlier state."""
     now = first
     ends = time.monotonic() + STOP_SECONDS
     while (
@@ -108,7 +108,7 @@ async def ran(session: Session, code: str) -> Execution:
 
 
 async def answer(session: Session, code: str) -> Execution:
-    """Run a short probe; one that ran out of time is tried again, as a busy machine makes it do."""
+    """Run a short probe; if it times out, as it may on a busy machine, try again."""
     for _ in range(PROBES):
         execution = await ran(session, code)
         if execution.status not in ("timeout", "limit"):
@@ -117,7 +117,7 @@ async def answer(session: Session, code: str) -> Execution:
 
 
 def _finished(call: "asyncio.Future[Execution]") -> Execution:
-    """The outcome of a call; code must never make `Session.run` raise.
+    """The outcome of a call; code must never be able to make `Session.run` raise.
 
     Raises:
         ServiceError: If it did.
@@ -129,11 +129,11 @@ def _finished(call: "asyncio.Future[Execution]") -> Execution:
 
 
 def same(now: ProcessFacts | None, before: ProcessFacts) -> ProcessFacts | None:
-    """The process if it is still the one it was: numbers are used again."""
+    """The process if it is still the same one: process ids are reused."""
     return now if now is not None and now.started == before.started else None
 
 
 def riddle() -> tuple[str, str]:
-    """Code, and what it prints."""
+    """Code, and what it prints; the output cannot be guessed."""
     a, b = secrets.randbelow(10**6), secrets.randbelow(10**6)
     return f"print({a} * {b})", str(a * b)

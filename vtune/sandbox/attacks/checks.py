@@ -16,34 +16,34 @@ from vtune.sandbox.types import Execution, Limits
 from vtune.schema.decode import UNDECODABLE
 
 LATE_SECONDS = 1.0
-"""Ours: what the end of a call may take beyond soft limit and grace where nothing waits for a core."""
+"""Ours: how long the end of a call may take beyond soft limit and grace if nothing waits for a core."""
 ENTRIES_FACTOR, BYTES_FACTOR = 20, 4
-"""Ours: how far a workspace may run over its quota between two looks of the sandbox."""
+"""Ours: factors by which a workspace may exceed its quota between two checks of the sandbox."""
 SPARE_CHARS = 4096
-"""Room for the sandbox's own notes behind the printed text."""
+"""Room for the sandbox's own notes after the printed text."""
 MEMORY_BYTES = 512 << 20
 """Ours: how much this process may grow during an attack."""
 DESCRIPTORS = {0, 1, 2, 10}
-"""What a session has open before any code runs: no input, its output, no errors, the channel."""
+"""Open in a session before any code runs: no input, its output, no errors, the channel."""
 NOTHING = "/dev/null"
 SPARE_TICKS = 5
-"""Ours: CPU time, in 1/100 s, that a process may still use to stop: a signal breaks off no large write."""
+"""Ours: CPU time, in 1/100 s, that a process may use before it stops: a signal interrupts no large write."""
 EVIL = "evil"
-"""A part of names that attacks give to public files."""
+"""Part of the names that attacks give to public files."""
 PYTHONS_WORDS = ("psm_", "wnsm_", "sem.")
-"""Parts of the random names that Python's shared memory and semaphores have."""
+"""Parts of the random names that Python gives to shared memory and semaphores."""
 
 TELLTALES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("refused", "no socket created", "no new process", "memoryerror"), r"\bDONE\b"),
     (("library import unaffected",), r"^EVIL\b"),
 )
-"""Where a CHECK says one of these phrases, no printed line may match the pattern."""
+"""If a CHECK contains one of these phrases, no printed line may match the pattern."""
 UNPARSED = re.compile(r"^(?:Syntax|Indentation|Tab)Error\b.*", re.MULTILINE)
 
 
 def never_ran(execution: Execution) -> str:
-    """What the parser says of code that it refused, so that no line of it ran; else nothing."""
-    # An error of code that ran comes with the line that raised it.
+    """The parser's message for code that it rejected, so that no line of it ran; otherwise empty."""
+    # An error from code that ran comes with the line that raised it.
     if execution.status != "error" or execution.error.startswith("Traceback"):
         return ""
     complaint = UNPARSED.search(execution.error)
@@ -51,12 +51,12 @@ def never_ran(execution: Execution) -> str:
 
 
 def canary(before: Surroundings, after: Surroundings) -> Iterator[str]:
-    """Host files are as they were: names, content, mode, owner, links, times, attributes."""
+    """Host files are unchanged: names, content, mode, owner, links, times, attributes."""
     yield from (f"host file: {what}" for what in differences(before.canary, after.canary))
 
 
 def victim(before: Surroundings, after: Surroundings) -> Iterator[str]:
-    """A foreign process lives on, is not stopped, and keeps its rank and cores."""
+    """A foreign process is still alive, not stopped, and keeps its priority and cores."""
     if after.victim is None or before.victim is None:
         yield "a foreign process was killed"
     elif harmed(before.victim, after.victim):
@@ -64,7 +64,7 @@ def victim(before: Surroundings, after: Surroundings) -> Iterator[str]:
 
 
 def runtime(before: Surroundings, after: Surroundings) -> Iterator[str]:
-    """The Python packages that all sessions share are as they were."""
+    """The Python packages that all sessions share are unchanged."""
     yield from (f"runtime: {name} is new" for name in after.runtime_names - before.runtime_names)
     yield from (f"runtime: {name} is gone" for name in before.runtime_names - after.runtime_names)
     yield from (f"runtime: {what}" for what in differences(before.runtime, after.runtime))
@@ -86,14 +86,14 @@ def strays(
     uid: int | None,
     writable: Collection[Path],
 ) -> Iterator[Path]:
-    """New files in folders that everybody may write to, as far as they can be laid to the attack.
+    """New files in world-writable folders, as far as they can be attributed to the attack.
 
-    Other processes use those folders too. A new name counts if it holds the token, if `text` (the code and
-    what it printed) mentions it, or if its owner is the session, whose user number is `uid`. Where the
-    session shares our user (`uid` is None), `EVIL` in the name is enough, and so is one of `PYTHONS_WORDS` in
-    the `writable` folders: those in which a session that means no harm has just been able to make a file.
-    What Python names at random it makes by the same plain call, so elsewhere it is another process's.
-    `token8` is the start of the token, which snippets put into names.
+    Other processes use those folders too. A new name counts if it contains the token, if `text` (the code
+    and its output) mentions it, or if it belongs to the session, whose user id is `uid`. If the session
+    shares our user (`uid` is None), `EVIL` in the name is enough, and so is one of `PYTHONS_WORDS` in the
+    `writable` folders, in which a harmless session has just been able to create a file. Python creates its
+    randomly named files by the same plain call, so in other folders they belong to another process. `token8`
+    is the start of the token, which snippets put into names.
     """
     for folder, there in after.public.items():
         for name in there - before.public.get(folder, set()):
@@ -112,17 +112,17 @@ def _owner(path: Path) -> int | None:
 
 
 def shared(before: Surroundings, after: Surroundings) -> Iterator[str]:
-    """No System V object is left behind."""
+    """No System V object was left behind."""
     for kind, objects in after.shared.items():
         if objects - before.shared[kind]:
             yield f"a System V object ({kind}) was made"
 
 
 def leaked(execution: Execution, workspace: Path, *, needle: str, picture: PIL.Image.Image) -> Iterator[str]:
-    """The secret is in nothing that came back, and not in the workspace.
+    """The secret is not in anything that came back, nor in the workspace.
 
-    `needle` is the part of the token that the code was not given, `picture` what the secret picture shows: it
-    may come back encoded anew.
+    `needle` is the part of the token that the code was not given; `picture` is the content of the secret
+    picture, which may come back re-encoded.
     """
     texts = {"the output": execution.output, "the error": execution.error, "a name": repr(execution.names)}
     yield from (f"the secret is in {where}" for where, text in texts.items() if needle in text)
@@ -144,16 +144,16 @@ def _shows(content: bytes, picture: PIL.Image.Image) -> bool:
 
 
 def _holds(path: Path, needle: str) -> bool:
-    # A snippet may have closed its file even to its owner.
+    # A snippet may have made its file unreadable even to its owner.
     path.chmod(path.stat().st_mode | stat.S_IRUSR)
     with path.open("rb") as file:
         return needle.encode() in file.read(64 << 20)
 
 
 def disclosed(execution: Execution, attack: Attack, *, command_line: str) -> Iterator[str]:
-    """What the snippet says of itself, where its CHECK goes by that.
+    """What the snippet itself reports, if its CHECK relies on that.
 
-    `command_line` is this process's, for attacks that look for foreign ones.
+    `command_line` is that of this process, for attacks that look for foreign ones.
     """
     check = attack.check.lower()
     lines = execution.output.splitlines()
@@ -167,40 +167,40 @@ def disclosed(execution: Execution, attack: Attack, *, command_line: str) -> Ite
 
 
 def metadata(execution: Execution, attack: Attack) -> Iterator[str]:
-    """The size of the secret file is not printed; only for attacks with a CHECK that begins with "INFO:"."""
+    """The size of the secret file is not printed; only for attacks whose CHECK begins with "INFO:"."""
     if informational(attack) and re.search(rf"(?<!\d){SECRET_BYTES}(?!\d)", execution.output):
         yield "printed the size of a host file"
 
 
 def informational(attack: Attack) -> bool:
-    """Whether the attack is after metadata alone, which only a mount namespace hides."""
+    """Whether the attack only looks for metadata, which only a mount namespace hides."""
     return re.search(r"(?:^|; )INFO:", attack.check) is not None
 
 
 def reached(listeners: Iterable[str]) -> Iterator[str]:
-    """Nobody came to the listening sockets."""
+    """Nobody connected to the listening sockets."""
     yield from (f"reached a {kind}" for kind in listeners)
 
 
 def inputs(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Iterator[str]:
-    """The input pictures are as they were."""
+    """The input pictures are unchanged."""
     yield from (f"input folder: {what}" for what in differences(before, after))
 
 
 def beside(before: set[str], after: set[str]) -> Iterator[str]:
-    """Nothing appeared or vanished beside the workspace."""
+    """Nothing appeared or disappeared next to the workspace."""
     yield from (f"beside the workspace: {name} is new" for name in after - before)
     yield from (f"beside the workspace: {name} is gone" for name in before - after)
 
 
 def late(took: float, limits: Limits, *, slowdown: float, waited: float) -> Iterator[str]:
-    """The call came back in time.
+    """The call returned in time.
 
     Args:
         took: Seconds that the call took.
-        limits: Of the session.
-        slowdown: How many times as long the machine made its process take.
-        waited: Seconds for which that waited for a core, which a call gets back before it is killed.
+        limits: Limits of the session.
+        slowdown: Factor by which the busy machine slowed its process down.
+        waited: Seconds for which the process waited for a core; a call gets these back before it is killed.
     """
     allowed = limits.seconds + limits.grace + min(waited, limits.seconds) + LATE_SECONDS * slowdown
     if took > allowed:
@@ -221,7 +221,7 @@ def too_much(execution: Execution, limits: Limits) -> Iterator[str]:
 
 
 def overfilled(entries: int, taken: int, limits: Limits) -> Iterator[str]:
-    """The workspace, with this number of files and folders and of bytes on disk, stays near its quota."""
+    """The workspace, with these numbers of files and folders and of bytes on disk, stays near its quota."""
     if entries > ENTRIES_FACTOR * limits.workspace_files:
         yield f"{entries} files in the workspace, whose quota is {limits.workspace_files}"
     if taken > BYTES_FACTOR * limits.workspace_mb << 20:
@@ -229,7 +229,7 @@ def overfilled(entries: int, taken: int, limits: Limits) -> Iterator[str]:
 
 
 def memory(before: int, after: int) -> Iterator[str]:
-    """This process has not grown; given are the most bytes it had ever had, before the attack and now."""
+    """This process has not grown; `before` and `after` are its peak memory in bytes at these times."""
     if after - before > MEMORY_BYTES:
         yield f"this process grew by {(after - before) >> 20} MiB"
 
@@ -239,8 +239,8 @@ def running(
 ) -> Iterator[str]:
     """Between calls the session's process is stopped and uses no CPU; a killed one is gone.
 
-    Given are the process right after the call, when it had the time to stop, and a while later, None where it
-    has ended; `killed` is what the sandbox says.
+    The three states are right after the call, once it had time to stop, and a while later; None if it had
+    ended. `killed` is the sandbox's claim.
     """
     if killed and later is not None:
         yield "the killed session lives on"
@@ -252,14 +252,14 @@ def running(
 
 
 def inherited(descriptors: Mapping[int, str], folder: Path) -> Iterator[str]:
-    """A session that has run nothing yet holds nothing of anybody else's; its own files are in `folder`."""
+    """A session that has run nothing holds nothing that belongs to others; its own files are in `folder`."""
     for number, what in descriptors.items():
         if number not in DESCRIPTORS and what != NOTHING and not Path(what).is_relative_to(folder):
             yield f"descriptor {number} ({what}) was open before any code ran"
 
 
 def confined(before: ProcessFacts, now: ProcessFacts | None) -> Iterator[str]:
-    """The session, None if it has ended, has one thread, no capabilities, limited CPU time, its rank."""
+    """The session (None if it has ended) has one thread, no capabilities, a CPU limit, and its priority."""
     if now is None:
         return
     if now.threads != 1:
@@ -273,7 +273,7 @@ def confined(before: ProcessFacts, now: ProcessFacts | None) -> Iterator[str]:
 
 
 def answered(expected: str, execution: Execution) -> Iterator[str]:
-    """A call that says it ran has really run: it printed what nobody can guess."""
+    """A call that claims to have run did run: it printed something that cannot be guessed."""
     if execution.status == "infra":
         yield f"the sandbox failed at the next call: {execution.error[:200]}"
     elif execution.status == "ok" and execution.output != expected:
@@ -281,19 +281,19 @@ def answered(expected: str, execution: Execution) -> Iterator[str]:
 
 
 def works(who: str, expected: str, execution: Execution) -> Iterator[str]:
-    """Another session (`who` is for the message) runs code and gives the true answer."""
+    """Another session (`who` is for the message) runs code and gives the right answer."""
     if (execution.status, execution.output) != ("ok", expected):
         said = execution.error or execution.output
         yield f"{who} does not work any more: {execution.status}: {said[-200:]!r}"
 
 
 def neighbour(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Iterator[str]:
-    """The folder of another session is as it was."""
+    """The folder of another session is unchanged."""
     yield from (f"another session's folder: {what}" for what in differences(before, after))
 
 
 def server(before: ProcessFacts | None, after: ProcessFacts | None) -> Iterator[str]:
-    """The fork server lives, is the same, and has kept its rank."""
+    """The fork server is alive, the same process, and has kept its priority."""
     if before is None or after is None or before.started != after.started:
         yield "the fork server died"
     elif harmed(before, after):
@@ -301,6 +301,6 @@ def server(before: ProcessFacts | None, after: ProcessFacts | None) -> Iterator[
 
 
 def left_over(expected: int, processes: int) -> Iterator[str]:
-    """No process is left when the session has ended."""
+    """No process is left once the session has ended."""
     if processes > expected:
         yield f"{processes - expected} processes are left over"

@@ -9,12 +9,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 TICK_NS = 10_000_000
-"""A clock tick: what ran for less has met too few others to show how busy the machine is."""
+"""A clock tick: a process that ran for less has met too few others to show how busy the machine is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What can be changed about a file; times of reading are left out."""
+    """What can be changed about a file; access times are left out."""
 
     kind: int
     mode: int
@@ -22,12 +22,12 @@ class Entry:
     links: int
     mtime: int
     content: str
-    """Hash of a file, target of a link."""
+    """Hash of a file, or target of a link."""
     attributes: tuple[tuple[str, bytes], ...]
 
 
 def tree(folder: Path) -> dict[str, Entry]:
-    """Everything in a folder, itself as ".", by relative path; links are not followed."""
+    """Everything in a folder, including itself as ".", by relative path; links are not followed."""
     found = {".": entry(folder)}
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -58,13 +58,13 @@ def entry(path: Path) -> Entry:
 def _attributes(path: Path) -> tuple[tuple[str, bytes], ...]:
     try:
         names = os.listxattr(path, follow_symlinks=False)
-    except OSError:  # the file system has none
+    except OSError:  # the file system does not support them
         return ()
     return tuple((name, os.getxattr(path, name, follow_symlinks=False)) for name in sorted(names))
 
 
 def differences(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Iterator[str]:
-    """What happened to a tree, one line per file."""
+    """What changed in a tree, with one line per file."""
     for name in before.keys() | after.keys():
         if name not in after:
             yield f"{name} is gone"
@@ -80,12 +80,12 @@ def differences(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Iter
 
 
 def names(folder: Path) -> set[str]:
-    """What lies directly in a folder; nothing if it is not there."""
+    """The direct contents of a folder; empty if it does not exist."""
     return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 
 
 def usage(folder: Path, *, most: int) -> tuple[int, int]:
-    """Entries below a folder, counted up to `most`, and the bytes that they take on disk."""
+    """Number of entries below a folder, counted up to `most`, and the bytes that they take on disk."""
     entries = taken = 0
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -104,19 +104,19 @@ class ProcessFacts:
     """What the kernel reports of a live process."""
 
     state: str
-    """One letter: R runs, S sleeps, T is stopped."""
+    """One letter: R is running, S sleeping, T stopped."""
     parent: int
     group: int
     nice: int
     policy: int
-    """Of its scheduling."""
+    """Scheduling policy."""
     threads: int
     ticks: int
     """CPU time, in clock ticks of 1/100 s."""
     started: int
-    """In clock ticks since boot: distinguishes a process from a later one with the same number."""
+    """In clock ticks since boot; distinguishes a process from a later one with the same id."""
     capabilities: int
-    """Effective ones, as bits."""
+    """Effective capabilities, as bits."""
     cpu_limit: str
     """Hard limit of CPU seconds, or "unlimited"."""
     cores: frozenset[int]
@@ -124,7 +124,7 @@ class ProcessFacts:
 
 
 def process(pid: int) -> ProcessFacts | None:
-    """A process, or None if it has ended (one that its parent has not yet looked after has ended too)."""
+    """The state of a process, or None if it has ended (a zombie counts as ended)."""
     folder = Path("/proc", str(pid))
     try:
         parts = (folder / "stat").read_text().rpartition(")")[2].split()
@@ -135,7 +135,7 @@ def process(pid: int) -> ProcessFacts | None:
         return None
     if parts[0] in "ZX":
         return None
-    # Fields as in proc(5), where the state is number 3.
+    # Fields as in proc(5), where the state is field 3.
     return ProcessFacts(
         state=parts[0],
         parent=int(parts[1]),
@@ -153,19 +153,19 @@ def process(pid: int) -> ProcessFacts | None:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """How a process has fared among the others, in nanoseconds since it began."""
+    """How much CPU time a process has had among the others, in nanoseconds since its start."""
 
     ran: int
     waited: int
-    """For a core, while it could have run."""
+    """Time spent runnable, waiting for a core."""
 
     def slowdown_since(self, before: "Turns") -> float:
-        """How many times longer than it ran it took for want of a core: 1 on a quiet machine."""
+        """Elapsed over running time, counting only waits for a core: 1 on a quiet machine."""
         return 1 + (self.waited - before.waited) / max(self.ran - before.ran, TICK_NS)
 
 
 def turns(pid: int) -> Turns | None:
-    """Of the first thread of a process; None if it has ended or the kernel does not say."""
+    """The turns of a process's first thread; None if it has ended or the kernel does not report them."""
     try:
         ran, waited, _ = Path("/proc", str(pid), "schedstat").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
@@ -174,12 +174,12 @@ def turns(pid: int) -> Turns | None:
 
 
 def descriptors(pid: int) -> dict[int, str] | None:
-    """The open descriptors of a process and what they are; None where the kernel does not say."""
+    """The open descriptors of a process -> what they are; None if the kernel does not report them."""
     found = {}
     try:
         for link in Path(f"/proc/{pid}/fd").iterdir():
             found[int(link.name)] = str(link.readlink())
-    except OSError:  # it has ended, or it is closed to us
+    except OSError:  # it has ended, or access is denied
         return None
     return found
 
@@ -187,8 +187,8 @@ def descriptors(pid: int) -> dict[int, str] | None:
 def descendants(pid: int, *, group: int | None = None, below: Path | None = None) -> set[int]:
     """Processes that `pid` has started, in any generation.
 
-    Those whose parent has ended are recognized by their session (`group`, as setsid makes them) or by their
-    working directory being `below` a folder, where those are given.
+    Those whose parent has ended are recognized by their session (`group`, as set by setsid) or by a working
+    directory `below` a folder, if these are given.
     """
     alive: dict[int, tuple[int, int]] = {}
     inside: set[int] = set()
@@ -205,7 +205,7 @@ def descendants(pid: int, *, group: int | None = None, below: Path | None = None
         try:
             if below is not None and (folder / "cwd").readlink().is_relative_to(below):
                 inside.add(int(folder.name))
-        except OSError:  # it is closed to us; its parent and its session suffice
+        except OSError:  # access is denied; its parent and its session suffice
             continue
     found = {number for number, (_, its_group) in alive.items() if its_group == group} | inside
     grown = True

@@ -47,14 +47,14 @@ from vtune.sandbox.types import Execution, Isolation, Layer, Limits
 
 WARM = 2
 WATCH_SECONDS = 0.15
-"""How long a session is watched for CPU time after its call."""
+"""How long a session is observed for CPU time after its call."""
 SETTLE_SECONDS = 10.0
 """How long processes may take to end, or to appear in the warm pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The world, and the sandbox's own processes and folders, at one time."""
+    """The state of the world, and of the sandbox's own processes and folders, at one time."""
 
     world: Surroundings
     server: ProcessFacts | None
@@ -70,16 +70,16 @@ class Shot:
 
     execution: Execution
     seconds: float
-    """Of the call."""
+    """Duration of the call."""
     breaches: tuple[str, ...]
     leaks: tuple[str, ...]
-    """What it learned of other files by their metadata: allowed where there is no mount namespace."""
+    """What it learned about other files from their metadata; allowed if there is no mount namespace."""
     strays: tuple[Path, ...]
     """Files that it left in public folders."""
 
 
 class Range:
-    """A sandbox to be shot at, with a neighbour session; a fresh one takes its place after a breach."""
+    """A sandbox to attack, with a neighbour session; after a breach, a fresh one replaces it."""
 
     def __init__(self, world: World, limits: Limits, isolation: Isolation, without: frozenset[Layer]) -> None:
         self._world = world
@@ -87,7 +87,7 @@ class Range:
         self._isolation: Isolation = isolation
         self._without = without
         self._others = descendants(os.getpid())
-        """Processes that this one had already started."""
+        """Processes that this one had started earlier."""
         self._fit = False
         """Whether there is a sandbox that no attack has harmed."""
 
@@ -101,7 +101,7 @@ class Range:
         await self._clear()
 
     async def _clear(self) -> None:
-        """End the sandbox, and what an attack started that has outlived it."""
+        """End the sandbox, and anything started by an attack that has outlived it."""
         folder = self.sandbox.folder
         try:
             await self._stack.aclose()
@@ -109,7 +109,7 @@ class Range:
             ends = time.monotonic() + SETTLE_SECONDS
             while (left := self._started(folder)) and time.monotonic() < ends:
                 for pid in left:
-                    with contextlib.suppress(ProcessLookupError):  # ended by itself
+                    with contextlib.suppress(ProcessLookupError):  # it ended by itself
                         os.kill(pid, signal.SIGKILL)
                 await asyncio.sleep(PAUSE_SECONDS)
 
@@ -120,7 +120,7 @@ class Range:
         self._world.repair(before.world, list(strays))
 
     async def ready(self) -> None:
-        """Start a fresh sandbox where the one before was cleared away: not after the last attack."""
+        """Start a fresh sandbox if the previous one was cleared away: not done after the last attack."""
         if not self._fit:
             await self._set_up()
 
@@ -164,9 +164,9 @@ class Range:
         return found
 
     async def _steady(self, wanted: int | None = None) -> int:
-        """The number of processes that no session accounts for, as soon as two looks agree on it.
+        """The number of processes that no session accounts for, once two checks in a row agree on it.
 
-        The fork server knows its own, and may make some at any time. `wanted` is waited for, at most
+        The fork server knows its own processes, and may start some at any time. Waits for `wanted`, at most
         `SETTLE_SECONDS`.
         """
         ends = time.monotonic() + SETTLE_SECONDS
@@ -180,12 +180,12 @@ class Range:
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _started(self, folder: Path) -> set[int]:
-        """The processes of the sandbox in this folder, and of attacks on it."""
+        """The processes of the sandbox in this folder, and those started by attacks on it."""
         found = descendants(os.getpid(), group=self._group, below=folder)
         return found - self._others - {self._world.victim.pid}
 
     def look(self) -> Moment:
-        """Everything that an attack must leave as it is."""
+        """Everything that an attack must leave unchanged."""
         root = self.sandbox.folder
         return Moment(
             world=self._world.look(),
@@ -196,7 +196,7 @@ class Range:
         )
 
     async def shoot(self, attack: Attack, before: Moment) -> Shot:
-        """Run one attack in a session of its own and check everything.
+        """Run one attack in its own session and check everything.
 
         Raises:
             ServiceError: If the sandbox fails.
@@ -249,7 +249,7 @@ class Range:
         )
 
     def _strays(self, before: Moment, after: Moment, session: Session, *, text: str) -> list[Path]:
-        """New files in public folders; `text` is the code and what it printed, which may name them."""
+        """New files in public folders; `text` is the code and its output, which may name them."""
         return list(
             checks.strays(
                 before.world,
@@ -262,7 +262,7 @@ class Range:
         )
 
     def _said(self, execution: Execution, attack: Attack, session: Session) -> list[str]:
-        """What the call's output gives away."""
+        """Secrets revealed by the call's output."""
         leaked = checks.leaked(
             execution,
             session.workspace,
@@ -272,7 +272,7 @@ class Range:
         return [*leaked, *checks.disclosed(execution, attack, command_line=_command_line())]
 
     def _spent(self, watched: Watched, took: float) -> list[str]:
-        """What the call took beyond its limits."""
+        """Where the call exceeded its limits."""
         return [
             *checks.late(took - watched.lag, self._limits, slowdown=watched.slowdown, waited=watched.waited),
             *checks.too_much(watched.execution, self._limits),
@@ -296,7 +296,7 @@ class Range:
         ]
 
     async def _sessions_after(self, session: Session) -> list[str]:
-        """Whether this session, its neighbour and a new one answer truly, and what is left of this one."""
+        """Whether this session, its neighbour and a new one answer correctly, and what this one leaves."""
         code, expected = riddle()
         breaches = list(checks.answered(expected, await ran(session, code)))
         await session.close()
@@ -312,7 +312,7 @@ class Range:
         return breaches
 
     def _own_uid(self, workspace: Path) -> int | None:
-        """The session's user number, if it has one of its own."""
+        """The session's user id, if it has its own."""
         uid = workspace.stat().st_uid
         return None if uid == os.getuid() else uid
 
@@ -342,7 +342,7 @@ class Range:
 
 
 def _foreign(root: Path) -> set[str]:
-    """Everything in the sandbox's folder but the sessions' folders, and those set aside to be removed."""
+    """Everything in the sandbox's folder except session folders, and those set aside for removal."""
     tops = [path for path in root.iterdir() if not _of_a_session(path)] if root.is_dir() else []
     inner = [path for top in tops if top.is_dir() and not top.is_symlink() for path in top.rglob("*")]
     return {path.relative_to(root).as_posix() for path in (*tops, *inner)}

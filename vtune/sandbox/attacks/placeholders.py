@@ -29,7 +29,7 @@ Kind = Literal[
     "python",
 ]
 """`canary` is a folder of host files, `root` the sandbox's own folder, `token8` the first characters of the
-secret (never all of it: an error message that quotes the code would look like a leak)."""
+secret (never all of it: an error message quoting the code would look like a leak)."""
 
 PATTERNS: tuple[tuple[str, Kind], ...] = (
     (r"TOKEN\d*", "token8"),
@@ -53,7 +53,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     (r"\w*(PATH|FILE)", "victim_file"),
     (r"\w+PID", "victim_pid"),
 )
-"""The first pattern that fits the whole name wins."""
+"""The first pattern that matches the whole name wins."""
 
 PLACEHOLDER = re.compile(r"\{\{([A-Z][A-Z0-9_]*)\}\}")
 

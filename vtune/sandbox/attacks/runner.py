@@ -29,12 +29,12 @@ class Result:
     outcome: Outcome
     breaches: tuple[str, ...] = ()
     status: str = ""
-    """Of the call, as in `Execution`; empty if it was not made."""
+    """Status of the call, as in `Execution`; empty if it was not made."""
     seconds: float = 0.0
-    """Of the call."""
+    """Duration of the call."""
     note: str = ""
     stopped_by: str = ""
-    """The layer that the attack's header names, else how the call ended; empty where neither says."""
+    """The layer that the attack's header names, else how the call ended; empty if neither is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Tally:
     """How a suite went."""
 
     info: dict[str, Any]
-    """Of the sandbox, as `Sandbox.info` gives it."""
+    """Facts about the sandbox, from `Sandbox.info`."""
     results: tuple[Result, ...]
     """In the order of the suite."""
 
@@ -54,7 +54,7 @@ async def run_suite(
     without: frozenset[Layer],
     done: Callable[[Result], None],
 ) -> Tally:
-    """Run attacks against real sandboxes, one for each soft limit, with everything at stake.
+    """Run attacks against real sandboxes, one for each soft limit, with everything exposed to harm.
 
     What an attack breaks is repaired before the next one.
 
@@ -65,7 +65,7 @@ async def run_suite(
         done: Called after each attack.
 
     Raises:
-        DataError: If the folder for temporary files has too long a name for a socket in it.
+        DataError: If the path of the temporary folder is too long for a socket in it.
         ServiceError: If the sandbox does not start.
     """
     results: dict[str, Result] = {}
@@ -84,7 +84,7 @@ async def run_suite(
 
 
 async def _run(place: Range, attack: Attack, *, weakened: bool) -> Result:
-    """Run one attack and repair what it broke; `weakened`: the sandbox has a layer left out."""
+    """Run one attack and repair what it broke; `weakened`: a layer of the sandbox is left out."""
     if weakened and not attack.weak_ok:
         return Result(attack=attack, outcome="skipped", note="not to be run with a layer left out")
     try:
@@ -119,7 +119,7 @@ def _judged(attack: Attack, shot: Shot, layers: Mapping[str, Any]) -> Result:
         note = f"the code never ran: {unparsed}"
     stopper = stopped_by(attack, execution, layers) if outcome == "held" else ""
     if outcome == "held" and not (stopper or note) and execution.error:
-        # A slip of the attack's own looks like this, too.
+        # A mistake in the attack itself looks the same.
         note = f"the code raised {execution.error.splitlines()[-1][:NOTE_CHARS]}"
     return Result(
         attack=attack,
@@ -133,12 +133,12 @@ def _judged(attack: Attack, shot: Shot, layers: Mapping[str, Any]) -> Result:
 
 
 def stopped_by(attack: Attack, execution: Execution, layers: Mapping[str, Any]) -> str:
-    """The layer that the attack's header names, where it is in force; else what its end shows."""
+    """The layer named in the attack's header, if it is in force; else what the end of the call suggests."""
     return attack.layer if layers.get(attack.layer, bool(attack.layer)) else ended_by(execution)
 
 
 def ended_by(execution: Execution) -> str:
-    """What stopped a call, as far as its end shows."""
+    """What stopped a call, as far as its end reveals."""
     error = execution.error.lower()
     if execution.status == "timeout" or (execution.status == "limit" and error.startswith("timeouterror")):
         return "soft limit"

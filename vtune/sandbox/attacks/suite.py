@@ -12,7 +12,7 @@ SHIPPED = Path(__file__).parent / "snippets"
 
 HEADER = re.compile(r"#\s*(MUST NOT|CHECK|SOFT|WEAK-OK|LAYER)\s*:\s*(.*)")
 CONTINUATION = re.compile(r"#(?:\s\s+|\t)(\S.*)")
-"""A comment set in by more than one space goes on with a header above it that is empty or ends in a comma."""
+"""A comment indented by more than one space continues a header above it that is empty or ends in a comma."""
 SOFT_SECONDS = 2.0
 
 LAYERS = (
@@ -41,33 +41,32 @@ class Attack:
     must_not: str
     """What the snippet tries and what must not happen."""
     check: str
-    """How that is seen. Every check is made after every attack; some phrases switch on further ones."""
+    """How that is detected. Every check is made after every attack; some phrases enable additional ones."""
     soft: float
     """Soft time limit of the call, in seconds."""
     weak_ok: bool
-    """Whether it may run with a layer left out; False for one that would harm the machine."""
+    """Whether it may run with a layer left out; False if it would harm the machine."""
     layer: str
-    """The layer that is meant to stop it, where the header names it."""
+    """The layer that is meant to stop it, if the header names one."""
     source: str
-    """The code, headers and placeholders included."""
+    """The code, including headers and placeholders."""
 
 
 def read_suite(folder: Path, only: Sequence[str] = ()) -> list[Attack]:
     """Read every `*.py` of a folder, in order of name.
 
     A file begins with comment lines `# MUST NOT: ...` and `# CHECK: ...`; it may add `# SOFT:` (seconds,
-    2 if not given), `# WEAK-OK: 0` (not to be run with a layer left out) and `# LAYER:` (which layer is
-    meant to stop it). Several lines of one name count together, joined by "; ", and an indented comment goes
-    on with a line above it that ends in a comma. `{{NAME}}` in its code is filled in for each run, see
-    `placeholders`.
+    default 2), `# WEAK-OK: 0` (not to be run with a layer left out) and `# LAYER:` (the layer that is meant
+    to stop it). Several lines with one name are joined by "; ", and an indented comment continues a line
+    above it that ends in a comma. `{{NAME}}` in its code is filled in for each run, see `placeholders`.
 
     Args:
-        folder: Of the suite.
+        folder: The folder of the suite.
         only: Names of attacks to keep, with or without the number in front; all if empty.
 
     Raises:
-        DataError: If there is no such folder or file in it, a header is missing or wrong, or `only` names
-            an attack that is not there.
+        DataError: If there is no such folder or no file in it, a header is missing or wrong, or `only` names
+            an attack that does not exist.
     """
     paths = sorted(folder.glob("*.py"))
     if not paths:
@@ -129,7 +128,7 @@ def _read(path: Path) -> Attack:
 
 
 def _headers(source: str) -> dict[str, str]:
-    """The `# NAME: text` lines before the first line of code, those of one name in one text."""
+    """The `# NAME: text` lines before the first line of code, joined for each name."""
     found: dict[str, list[str]] = {}
     latest: list[str] | None = None
     for line in source.splitlines():

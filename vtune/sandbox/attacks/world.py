@@ -36,20 +36,20 @@ from vtune.sandbox.attacks.facts import (
 VARIABLE = "VTUNE_CANARY"
 """Holds the token in this process's environment, for attacks that look for secrets there."""
 SECRET_BYTES = 7919
-"""Size of secret.txt: a number that nothing else prints."""
+"""Size of secret.txt: a number that is printed nowhere else."""
 SECRET_PICTURE = (61, 43)
 """Width and height of secret.png, for the same reason."""
 CANARY_NAMES = ("victim.txt", "secret.txt", "secret.png", "inner.txt")
 LONG_AGO = 1_600_000_000
-"""Time of change of the canaries: a touch shows."""
+"""Modification time of the canaries, so that any write shows."""
 MAILBOX_BYTES = 4096
 SOCKET_PATH_BYTES = 107
-"""Of a Unix socket's name, without the 0 that ends it (unix(7))."""
+"""Length limit of a Unix socket's name, without the terminating 0 (unix(7))."""
 DEVICES = tuple(Path("/dev", name) for name in ("null", "zero", "full", "random", "urandom", "tty"))
 
 
 class Listeners:
-    """Sockets that nobody should ever reach: TCP and UDP on one port of the loopback, and three Unix ones."""
+    """Sockets that must never be reached: TCP and UDP on one port of the loopback, and three Unix ones."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.stream_path = folder / "stream.sock"
@@ -78,7 +78,7 @@ class Listeners:
                 listener.listen(64)
 
     def reached(self) -> list[str]:
-        """Which of them somebody has reached since the last call."""
+        """The sockets that were reached since the last call."""
         return [kind for kind, listener in self._all.items() if _emptied(listener)]
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ def _one_port() -> tuple[socket.socket, socket.socket]:
         tcp.bind(("127.0.0.1", 0))
         try:
             udp.bind(tcp.getsockname())
-        except OSError:  # another process has this number for UDP; the next one may be free
+        except OSError:  # another process uses this number for UDP; the next may be free
             tcp.close()
             udp.close()
             continue
@@ -102,7 +102,7 @@ def _one_port() -> tuple[socket.socket, socket.socket]:
 
 
 def _emptied(listener: socket.socket) -> int:
-    """How many connections or datagrams were waiting."""
+    """The number of connections or datagrams that were waiting."""
     count = 0
     while True:
         try:
@@ -120,25 +120,25 @@ class Surroundings:
     """What is compared before and after an attack, outside the sandbox's folder."""
 
     canary: dict[str, Entry]
-    """The canary folder, and the sockets beside it."""
+    """The canary folder, and the sockets next to it."""
     victim: ProcessFacts | None
     runtime: dict[str, Entry]
     """The module that attacks like to poison, and every `.pth` file."""
     runtime_names: set[str]
     devices: dict[str, tuple[int, int, int]]
-    """Mode, owner and group of devices that every program needs; a sandbox may hand out the real ones."""
+    """Mode, owner and group of devices that every program needs; a sandbox may expose the real ones."""
     public: dict[Path, set[str]]
-    """What lies in the folders that everybody may write to."""
+    """Contents of the world-writable folders."""
     shared: dict[str, set[tuple[int, int]]]
 
 
 class World:
-    """Canary files, a secret, a victim process and listeners; `with` makes and removes them."""
+    """Canary files, a secret, a victim process and listeners; `with` creates and removes them."""
 
     def __enter__(self) -> Self:
         self.token = secrets.token_hex(16)
         self.needle = self.token[8:24]
-        """The part of the token that is looked for; the snippets know the first 8 characters."""
+        """The part of the token to search for; the snippets know the first 8 characters."""
         with contextlib.ExitStack() as stack:
             self.folder = Path(tempfile.mkdtemp(prefix="vtune-canary-")).resolve()
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
@@ -166,13 +166,13 @@ class World:
         self._stack.close()
 
     def secret_picture(self) -> PIL.Image.Image:
-        """What secret.png shows."""
+        """The content of secret.png."""
         width, height = SECRET_PICTURE
         pattern = bytes.fromhex(self.token) * (width * height * 3 // 16 + 1)
         return PIL.Image.frombytes("RGB", SECRET_PICTURE, pattern[: width * height * 3])
 
     def look(self) -> Surroundings:
-        """Everything as it is now."""
+        """The current state of everything."""
         return Surroundings(
             canary=tree(self.folder),
             victim=process(self.victim.pid),
@@ -184,10 +184,10 @@ class World:
         )
 
     def repair(self, before: Surroundings, strays: Iterable[Path]) -> None:
-        """Undo what an attack has done, so that the next one is judged for itself alone.
+        """Undo what an attack has done, so that the next one is judged only by its own effects.
 
         Args:
-            before: What `look` said before the attack.
+            before: The result of `look` before the attack.
             strays: Files that the attack has left in public folders.
         """
         now = self.look()
@@ -227,7 +227,7 @@ class World:
         note.add_text("secret", self.token)
         (self.canary / "secret.png").write_bytes(_encoded(self.secret_picture(), note))
         for path in (*self.canary.rglob("*"), self.canary):
-            # Only the sandbox may stand between an attack and these.
+            # Only the sandbox may keep an attack from these.
             path.chmod(0o777 if path.is_dir() else 0o666)
             os.utime(path, (LONG_AGO, LONG_AGO))
 
@@ -240,7 +240,7 @@ class World:
         self.victim = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", f"'{self.token}'; import sys; sys.stdin.read()"],
             env={VARIABLE: self.token},
-            # It ends with this process, however that ends.
+            # It ends with this process, however that happens.
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -257,7 +257,7 @@ class World:
 
 
 def harmed(before: ProcessFacts, now: ProcessFacts) -> bool:
-    """Whether a process that only sleeps was stopped, replaced, or given another rank or place."""
+    """Whether a process that only sleeps was stopped, replaced, or given another priority or other cores."""
     return (before.started, before.nice, before.policy, before.cores) != (
         now.started,
         now.nice,

@@ -1,6 +1,6 @@
 """Hooks in matplotlib: its pictures and files know which part of an input they show.
 
-They hold whether pyplot makes the figures or code that knows nothing of it.
+They work whether pyplot makes the figures or code that bypasses it.
 """
 
 import functools
@@ -24,13 +24,13 @@ def hook_images(module: ModuleType) -> None:
     set_data, imread, imsave = image.AxesImage.set_data, image.imread, image.imsave
 
     def set_data_and_region(self: Any, data: Any) -> None:
-        """Remember which part of an input an axes shows; matplotlib itself keeps a plain copy."""
+        """Record which part of an input an axes shows; matplotlib itself keeps a plain copy."""
         self.region = region_of(data)
         set_data(self, data)
 
     @functools.wraps(imsave)
     def write(fname: Any, arr: Any, **kwargs: Any) -> None:
-        """Matplotlib makes a picture of its own, pixel by pixel; only the region is put to it here."""
+        """Matplotlib creates its own picture, pixel by pixel; here it only gets its region."""
         content = io.BytesIO()
         named = str(fname).rpartition(".")[2] if isinstance(fname, str) else "png"
         kind = kwargs.pop("format", None) or named
@@ -44,7 +44,7 @@ def hook_images(module: ModuleType) -> None:
 
     @functools.wraps(imread)
     def read(fname: Any, format: Any = None) -> Any:
-        """Matplotlib opens PNG files past PIL's own `open`."""
+        """Record regions for PNG files, which matplotlib opens without PIL's hooked `open`."""
         array = imread(fname, format)
         return track(array, region_of(PIL.Image.open(fname)))
 
@@ -75,14 +75,14 @@ def _save(canvas: Any, file: Any, kind: str) -> None:
 
 
 def _with_insets(axes: Iterable[Any]) -> Iterator[Any]:
-    """All axes of a figure: those that `inset_axes` has made are known to their parents alone."""
+    """All axes of a figure, including those made by `inset_axes`, which only their parents list."""
     for one in axes:
         yield one
         yield from _with_insets(one.child_axes)
 
 
 def _uncovered(axes: Any) -> list[Any]:
-    """The images of an axes, without those that lie wholly under a later one."""
+    """The images of an axes, except those completely hidden under a later one."""
     images = [image for image in axes.images if image.get_visible()]
     return [
         image
@@ -92,7 +92,7 @@ def _uncovered(axes: Any) -> list[Any]:
 
 
 def _covers(upper: Any, lower: Any) -> bool:
-    """Whether an opaque image lies over all of another."""
+    """Whether an opaque image covers another one completely."""
     if upper.get_alpha() not in (None, 1):
         return False
     spans = zip(*(np.reshape(image.get_extent(), (2, 2)) for image in (upper, lower)), strict=True)
@@ -100,7 +100,7 @@ def _covers(upper: Any, lower: Any) -> bool:
 
 
 def _drawn(axes: Any, image: Any, size: tuple[int, int]) -> Region | None:
-    """What a figure of `size` pixels shows of an input by an image of its axes, and where it shows it."""
+    """What a figure of `size` pixels shows of an input through an image in its axes, and where."""
     region = getattr(image, "region", None)
     if not isinstance(region, Region):
         return None
@@ -117,7 +117,7 @@ def _drawn(axes: Any, image: Any, size: tuple[int, int]) -> Region | None:
     window = _window(axes, (left, right, first, last), region.size)
     if back is None or window is None:
         return None
-    # Limits of the axes cut the image: as a picture of its own first, then back onto the figure.
+    # The axes' limits crop the image: first as a separate picture, then mapped back onto the figure.
     x0, y0, x1, y1 = window
     cut = region.moved((1, 0, x0, 0, 1, y0), (x1 - x0, y1 - y0))
     return cut and cut.moved(compose((1, 0, -x0, 0, 1, -y0), back), size)
@@ -126,7 +126,7 @@ def _drawn(axes: Any, image: Any, size: tuple[int, int]) -> Region | None:
 def _window(
     axes: Any, extent: tuple[float, float, float, float], size: tuple[int, int]
 ) -> tuple[int, int, int, int] | None:
-    """The pixels of an image that lie within the limits of its axes; None where none do."""
+    """The pixels of an image within the limits of its axes; None if there are none."""
     left, right, first, last = extent
     across = sorted((limit - left) / (right - left) * size[0] for limit in axes.get_xlim())
     down = sorted((limit - first) / (last - first) * size[1] for limit in axes.get_ylim())

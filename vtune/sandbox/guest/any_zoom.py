@@ -23,19 +23,19 @@ from .matching import (
 )
 
 ZOOM_STEP = 1.1
-"""Between two zooms that are tried: 5 % off costs a template of 16 pixels half a pixel at its edge."""
+"""Ratio of successive zooms: being 5 % off shifts the edge of a 16-pixel template by half a pixel."""
 ZOOM_SIDE = 16
-"""Pixels of the smaller side of a template whose zoom is not known."""
+"""Pixels on the shorter side of a template with unknown zoom."""
 ZOOM_BUDGET = 800_000
-"""Places tried at all zooms together; about 60 ms."""
+"""Places tried over all zooms; about 60 ms."""
 SQUEEZED = (1.0, 0.5, 0.63, 0.8, 1.25, 1.6, 2.0)
-"""Width to height of what squares are made of."""
+"""Width-to-height ratios of pictures that are squeezed into squares."""
 
 
 def at_any_zoom(picture: Any, source: Source) -> tuple[int, Box] | None:
-    """A copy at a zoom that is not common, not turned: each zoom is tried with a small template."""
+    """Find an unrotated copy at an uncommon zoom: each zoom is tried with a small template."""
     square = abs(picture.shape[1] / picture.shape[0] - 1) < 0.02
-    # Only squares are commonly made of pictures that are not square.
+    # Only squares are commonly made from pictures that are not square.
     aspects = SQUEEZED if square else (1.0,)
     places: list[Match] = []
     for aspect in aspects:
@@ -55,21 +55,21 @@ def at_any_zoom(picture: Any, source: Source) -> tuple[int, Box] | None:
 
 
 def _is_unique(picture: Any, source: Source, fits: list[Match]) -> bool:
-    """Whether the first of some fits is better than the others, and than any place at its own zoom."""
+    """Whether the first fit is better than the others, and than any other place at its own zoom."""
     best = fits[0]
     others = [fit.score for fit in fits[1:] if overlap(fit.box, best.box) < 0.5]
     size = (round(best.box[2] - best.box[0]), round(best.box[3] - best.box[1]))
     found, second = best_match(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), source)
     if overlap(found.box, best.box) < SAME:
         return False
-    # A fit is finer than what it is compared with: places that repeat are those that tie as they were found.
+    # The fit is refined, its competitors are not: repeating places show up as ties in the unrefined scores.
     if found.score - second < SLACK:
         return False
     return stands_out(max(found.score, best.score), max([second, *others]))
 
 
 def _zoomed(small: Any, source: Source, budget: float) -> Iterator[Match]:
-    """The best places of a small template at every zoom."""
+    """The best places of a small template at each zoom."""
     height, width = small.shape
     for shrink in _shrinks(small, source, budget):
         size = (round(source.size[0] * shrink), round(source.size[1] * shrink))
@@ -83,7 +83,7 @@ def _zoomed(small: Any, source: Source, budget: float) -> Iterator[Match]:
 
 
 def _to_side(picture: Any, side: int, aspect: float) -> Any:
-    """Resized so that its smaller side has `side` pixels, and `aspect` times as wide as it was."""
+    """Resized to `side` pixels on the shorter side, after making it `aspect` times as wide."""
     width, height = picture.shape[1] * aspect, float(picture.shape[0])
     scale = side / min(width, height)
     size = (max(side, round(width * scale)), max(side, round(height * scale)))
@@ -91,7 +91,7 @@ def _to_side(picture: Any, side: int, aspect: float) -> Any:
 
 
 def _shrinks(small: Any, source: Source, left: float) -> Iterator[float]:
-    """By how much the source is made smaller: as much as the template allows, then ever less."""
+    """Factors for shrinking the source: as far as the template allows, then less and less."""
     shrink = max(small.shape[1] / source.size[0], small.shape[0] / source.size[1])
     while shrink <= 1:
         left -= source.size[0] * source.size[1] * shrink**2

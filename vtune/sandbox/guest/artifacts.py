@@ -16,7 +16,7 @@ from .paths import PICTURES
 from .regions import Region
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
-"""The only decoders that are ever tried."""
+"""The only decoders that are ever used."""
 UNREADABLE = (
     OSError,
     EOFError,
@@ -29,16 +29,16 @@ UNREADABLE = (
     zlib.error,
     PIL.Image.DecompressionBombError,
 )
-"""What Pillow raises on files that are not what their names say."""
+"""What Pillow raises on files that are not what their names claim."""
 MAX_ENTRIES = 2000
-"""Files looked at in a workspace."""
+"""Files examined in a workspace."""
 MAX_NAMED = 64
-"""Pictures that one answer names; it is far more than are ever shown."""
+"""Pictures named in one answer; far more than are ever shown."""
 
 Stamp = tuple[int, int, int]
-"""Inode, time of change (ns), size: another version of a file has another stamp."""
+"""Inode, modification time (ns), size: each version of a file has a different stamp."""
 
-# Bound before anything is hooked, so that looking leaves no trace in the tracker.
+# Bound before anything is hooked, so that reading leaves no trace in the tracker.
 _open = PIL.Image.open
 
 
@@ -49,13 +49,13 @@ class Artifact:
     name: str
     """Relative to the workspace."""
     region: Region | None
-    """What it shows of an input, None where that is not known."""
+    """What it shows of an input; None if unknown."""
     readable: bool
-    """False where it was looked at and is no picture."""
+    """False if it was opened and is not a picture."""
 
 
 class Collector:
-    """Finds new pictures in one workspace and says what they show. The trainer reads them by itself."""
+    """Finds new pictures in a workspace and reports what they show. The trainer reads the files itself."""
 
     def __init__(
         self, root: str, tracker: Tracker, *, max_images: int, allows: Callable[[int, int, bytes], bool]
@@ -64,21 +64,21 @@ class Collector:
         self.tracker = tracker
         self.max_images = max_images
         self.allows = allows
-        """Whether a picture of some width, height and content may be shown."""
+        """Whether a picture of a given width, height and content may be shown."""
         self.before: dict[str, Stamp] | None = None
-        """Picture files after the last call, None before the first."""
+        """Picture files after the last call; None before the first."""
         self.sources: dict[int, Source] = {}
         """Grey levels of the inputs, decoded when first needed."""
 
     def start_call(self) -> None:
-        """Remember what is there now; between two calls of a session nothing changes."""
+        """Record which files exist now; between two calls of a session nothing changes."""
         if self.before is None:
             self.before = dict(self._files())
 
     def collect(self) -> list[Artifact]:
         """The pictures that are new or changed since `start_call`, in order of creation.
 
-        What the first `max_images` show is searched for where their history does not say.
+        For the first `max_images`, what they show is searched for if their history does not tell.
         """
         written = {path: number for number, path in enumerate(self.tracker.written)}
         before, self.before = self.before or {}, dict(self._files())
@@ -86,18 +86,18 @@ class Collector:
         for name, stamp in self.before.items():
             order = written.get(f"{self.root}/{name}")
             if order is not None or before.get(name) != stamp:
-                # Files written within one tick of the clock share their time; the order of saving decides.
+                # Files written within one clock tick have the same time; the order of saving decides.
                 found.append((stamp[1], len(written) if order is None else order, name))
         artifacts = []
         for at, (_, order, name) in enumerate(sorted(found)[:MAX_NAMED]):
             if order == len(written):
-                # Written past the hooks: what an earlier file of this name showed is no longer true.
+                # Written without the hooks: what an earlier file of this name showed no longer applies.
                 self.tracker.saved.pop(f"{self.root}/{name}", None)
             artifacts.append(self._artifact(name, look=at < self.max_images))
         return artifacts
 
     def _files(self) -> Iterator[tuple[str, Stamp]]:
-        """Regular picture files, never through a link."""
+        """Regular picture files; links are not followed."""
         count = 0
         pending = [self.root]
         while pending:
@@ -105,7 +105,7 @@ class Collector:
                 with os.scandir(pending.pop()) as listing:
                     entries = list(listing)
             except OSError:
-                # The code has removed it, or closed it to itself.
+                # The code has removed it, or made it inaccessible to itself.
                 continue
             for entry in entries:
                 count += 1

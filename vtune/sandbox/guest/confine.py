@@ -1,6 +1,6 @@
 """All layers together: how a freshly forked process becomes a session that cannot get out.
 
-Nothing degrades in silence: a step that fails raises, and the caller ends the process.
+Nothing degrades silently: a step that fails raises, and the caller ends the process.
 """
 
 import contextlib
@@ -19,33 +19,33 @@ from pathlib import Path
 from . import landlock, linux, seccomp
 
 NICE = 5
-"""Sessions stand behind the trainer in the queue for the CPU. Ours."""
+"""Sessions yield the CPU to the trainer. Ours."""
 PENDING_SIGNALS = 64
-"""Queued signals of a session. Ours."""
+"""Queued signals per session. Ours."""
 
 _CAPABILITY_VERSION_3 = 0x20080522
 _THIS_PROCESS = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = bytes(24)
 _held = ctypes.create_string_buffer(len(_NO_CAPABILITIES))
-"""Room for the kernel's answer; made in the fork server, because to make its type takes a session long."""
+"""Buffer for the kernel's answer; created in the fork server, because creating its type is slow."""
 _CAPABILITIES = 64
-"""More than any kernel has; the first unknown one ends the list."""
+"""More than any kernel has; the loop stops at the first unknown one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What all sessions have in common; made once, in the fork server."""
+    """What all sessions have in common; created once, in the fork server."""
 
     landlock_abi: int
-    """Version of Landlock to use, 0 to do without."""
+    """Version of Landlock to use; 0 for none."""
     rules: tuple[landlock.Rule, ...]
     """What every session may read: the runtime and the devices."""
     filter: seccomp.Filter | None
-    """None to do without."""
+    """None for no filter."""
     memory: int
-    """Bytes of address space beyond what the fork server has."""
+    """Bytes of address space beyond those of the fork server."""
     cpu_seconds: int
-    """CPU seconds of the whole life of a session."""
+    """CPU seconds over the whole life of a session."""
     file_bytes: int
     """Largest file that it may write."""
     open_files: int
@@ -60,15 +60,15 @@ def address_space() -> int:
 
 
 def be_first_to_go() -> None:
-    """Let the kernel end this process, and all that it forks, before any other when memory runs out."""
+    """Make this process, and all that it forks, the kernel's first victims when memory runs out."""
     Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def drop_bounding_set() -> None:
-    """Keep capabilities from coming back by way of a program; this process keeps those that it holds.
+    """Keep capabilities from being regained by executing a program; this process keeps those that it holds.
 
-    For the fork server: its children inherit it, and need not spend the time. Who may not do this is held by
-    no_new_privs to the same end.
+    For the fork server: its children inherit this, so they need not spend the time. A process without the
+    right to do this is protected by no_new_privs instead.
 
     Raises:
         OSError: If the kernel refuses for another reason.
@@ -94,10 +94,10 @@ def confine(how: Confinement, *, writable: str, readable: str, uid: int | None) 
         how: The layers and limits.
         writable: The workspace.
         readable: The folder of the input pictures.
-        uid: User and group to become, None to stay who it is; needs CAP_SETUID and CAP_SETGID.
+        uid: User and group to become; None to stay the same user. Needs CAP_SETUID and CAP_SETGID.
 
     Raises:
-        OSError: If a step fails, or the parent has ended meanwhile.
+        OSError: If a step fails, or the parent has ended in the meantime.
     """
     parent = os.getppid()
     os.nice(NICE)
@@ -117,9 +117,9 @@ def confine(how: Confinement, *, writable: str, readable: str, uid: int | None) 
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     linux.syscall("capset", _THIS_PROCESS, _NO_CAPABILITIES)
-    # It stays "dumpable", unless its user changed: so the trainer may see its open files under /proc, and
-    # count those that are in no folder. It writes no core, and other sessions reach neither /proc nor ptrace.
-    # The kernel forgets the wish when the user changes: it comes after that, and the parent may have gone.
+    # The process stays "dumpable", unless its user changed: the trainer can then see its open files under
+    # /proc, and count those that are in no folder. It writes no core, and other sessions have neither /proc
+    # nor ptrace. The death signal comes last: a change of user resets it. By then the parent may be gone.
     die_with_parent(signal.SIGKILL)
     if os.getppid() != parent:
         raise ProcessLookupError(errno.ESRCH, "the parent has ended")
@@ -139,9 +139,9 @@ def self_test(how: Confinement, *, outside: str, files: bool) -> None:
     """Try what the layers forbid, in a session that has just been confined and is in its workspace.
 
     Args:
-        how: The layers; only what they promise is tried.
-        outside: A file that exists on the machine and is not for sessions.
-        files: Whether files outside must be out of reach, by Landlock or by namespaces.
+        how: The layers; only what they promise is tested.
+        outside: A file that exists on the machine and that sessions must not read.
+        files: Whether outside files must be out of reach, through Landlock or namespaces.
 
     Raises:
         RuntimeError: If something forbidden was possible; the caller must end the process.
@@ -159,7 +159,7 @@ def self_test(how: Confinement, *, outside: str, files: bool) -> None:
         refused = (errno.EPERM,)
         _must_fail("make a socket", _make_socket, refused)
         _must_fail("signal its parent", lambda: os.kill(os.getppid(), 0), refused)
-        # Without a filter this always works, whoever the parent is.
+        # Without a filter this always succeeds, whoever the parent is.
         _must_fail("signal its group", lambda: os.kill(0, 0), refused)
         _must_fail("fork", _fork, (errno.EAGAIN,))
 
@@ -176,7 +176,7 @@ def _must_fail(what: str, action: Callable[[], None], expected: tuple[int, ...])
 
 def _make_and_remove(path: str) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    with contextlib.suppress(OSError):  # that it could be made matters more than the empty file
+    with contextlib.suppress(OSError):  # it could be created, which matters more than the empty file
         Path(path).unlink()
 
 
@@ -185,6 +185,6 @@ def _make_socket() -> None:
 
 
 def _fork() -> None:
-    """Fork without Python's knowledge; a child that should not exist ends at once, its parent soon after."""
+    """Fork without telling Python; a child that should not exist exits at once, and its parent soon after."""
     if linux.syscall("clone", signal.SIGCHLD) == 0:
         os._exit(0)

@@ -11,9 +11,9 @@ from .folders import INPUTS
 
 
 def eight_bits(picture: PIL.Image.Image) -> PIL.Image.Image:
-    """A picture whose grey levels have 8 bits, as `vtune.schema.decode` has it.
+    """A picture whose grey levels have 8 bits, as in `vtune.schema.decode`.
 
-    Pillow would cut off those of 16, to white nearly everywhere. One that holds 8 bits in 16 stays as it is.
+    Pillow would clip 16-bit levels, to white almost everywhere. One with only 8-bit values stays as it is.
     """
     if not picture.mode.startswith("I"):
         return picture
@@ -24,11 +24,11 @@ def eight_bits(picture: PIL.Image.Image) -> PIL.Image.Image:
 
 
 def fill(picture: Any, file: str) -> None:
-    """Give an input, an RGB picture from a PNG or a JPEG, its pixels from a file, as if it had decoded them.
+    """Give an input, an RGB picture from a PNG or JPEG, its pixels from a file, as if it had been decoded.
 
     Args:
-        picture: As opened, and not decoded yet.
-        file: Of its pixels, row by row, three bytes each.
+        picture: Opened, but not decoded yet.
+        file: Holds its pixels, row by row, three bytes each.
     """
     begin = picture.tile[0].offset
     picture.load_prepare()
@@ -36,7 +36,7 @@ def fill(picture: Any, file: str) -> None:
         picture.frombytes(content)
     picture.tile, picture.map, picture.readonly = [], None, 0
     picture.fp.seek(begin)
-    # What a PNG says behind its pixels.
+    # Read what a PNG stores after its pixels.
     picture.load_end()
     picture.fp.close()
     picture.fp = None
@@ -46,13 +46,13 @@ def decode(name: str, into: str, max_pixels: int, part: int) -> dict[str, Any]:
     """Decode an input file into files of the workspace.
 
     Args:
-        name: Of the input.
-        into: How the names of the files begin; a number from 0 follows.
-        max_pixels: That it may have.
-        part: Bytes of each file but the last.
+        name: Name of the input.
+        into: Prefix for the names of the files; a number from 0 follows.
+        max_pixels: Pixels that it may have.
+        part: Bytes per file, except the last.
 
     Returns:
-        `mode` (L, RGB or RGBA) and `size` of the pixels written, or `refused`, the reason why nothing was.
+        `mode` (L, RGB or RGBA) and `size` of the pixels written, or `refused`, the reason for writing none.
     """
     try:
         picture = PIL.Image.open(f"../{INPUTS}/{name}", formats=FORMATS)

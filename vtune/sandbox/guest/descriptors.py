@@ -7,13 +7,13 @@ from collections.abc import Sequence
 # Constants of fcntl that Python 3.11 does not name on every build.
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW = 1033, 1, 2, 4
 HIGH = 100
-"""Descriptors from here on are out of the way while the low ones are arranged."""
+"""Descriptors from here on do not collide while the low ones are arranged."""
 
 
 def output_file(size: int) -> int:
-    """A file in memory of a size that cannot change; printing beyond it fails instead of filling memory.
+    """A file in memory with a fixed size; printing beyond it fails instead of filling memory.
 
-    Its offset is shared with whoever holds the descriptor, so it says how much was printed.
+    All holders of the descriptor share its offset, which shows how much was printed.
     """
     fd = os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, size)
@@ -22,16 +22,16 @@ def output_file(size: int) -> int:
 
 
 def arrange(*, channel: tuple[int, int], output: int, keep: Sequence[int]) -> None:
-    """Leave only: 0 and 2 = nothing, 1 = the output file, the channel, and those to be kept.
+    """Keep only these open: 0 and 2 = /dev/null, 1 = the output file, the channel, and those to keep.
 
     Args:
-        channel: Its descriptor now, and the one that it shall have.
+        channel: Its current descriptor, and the one that it should have.
         output: The output file.
-        keep: Descriptors above the channel's that stay, in rising order.
+        keep: Descriptors above the channel's that stay open, in ascending order.
     """
     now, then = channel
     null = os.open(os.devnull, os.O_RDWR)
-    # Out of the way first: a descriptor may itself be one of the targets.
+    # Move them out of the way first: a descriptor may itself be one of the targets.
     moved = [
         (target, fcntl.fcntl(fd, fcntl.F_DUPFD, HIGH)) for target, fd in ((0, null), (1, output), (then, now))
     ]

@@ -12,10 +12,10 @@ from .hooks import free_name
 
 
 class Image:
-    """What `IPython.display.Image` is in a notebook: a picture given by its file or by its bytes."""
+    """Replaces the notebook's `IPython.display.Image`: a picture given as a file or as bytes."""
 
     def __init__(self, data: Any = None, filename: Any = None, **_layout: Any) -> None:
-        # Like its model, it takes a path for the data too.
+        # Like the original, it accepts a path as the data too.
         self.source = data if data is not None else filename
         if not isinstance(self.source, (str, bytes, os.PathLike)):
             raise ValueError("Image needs the bytes of a picture or the name of its file")
@@ -54,4 +54,4 @@ def install() -> None:
 
 
 def _nothing(*_args: Any, **_kwargs: Any) -> None:
-    """There is no cell to clear and no shell to get."""
+    """Do nothing: there is no cell to clear and no shell to return."""

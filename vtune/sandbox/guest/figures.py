@@ -18,7 +18,7 @@ class FigureCanvas(FigureCanvasAgg):  # type: ignore[misc]
 
 
 def _keep_backend(*_args: Any, **_kwargs: Any) -> None:
-    """A session has one backend: code that asks for Agg gets its files, code that asks for windows too."""
+    """Ignore the choice: a session has one backend, whether code asks for Agg or for windows."""
 
 
 matplotlib.use = _keep_backend

@@ -1,9 +1,9 @@
 """The folders of a sandbox: where a session works, what it reads, and how to remove all of it.
 
 <sandbox>/s000001/ws   the session's workspace, its working folder
-<sandbox>/s000001/in   its input pictures, and their pixels, which it may only read
-<sandbox>/pixels       the same pixels, for the sessions that come
-<sandbox>/old-…        a workspace that broke its quota, until it is removed
+<sandbox>/s000001/in   its input pictures and their pixels, read-only
+<sandbox>/pixels       the same pixels, for later sessions
+<sandbox>/old-…        a workspace that exceeded its quota, until it is removed
 """
 
 import errno
@@ -16,11 +16,11 @@ from pathlib import Path
 WORKSPACE = "ws"
 INPUTS = "in"
 ASIDE = "old-"
-"""Begins the name of what was a session's workspace and is about to be removed."""
+"""Prefix for the name of a former workspace that is about to be removed."""
 QUICK = 100
-"""Files and folders that are removed within a few milliseconds. Ours: on a busy disk each may cost one."""
+"""Files and folders that can be removed within a few milliseconds. Ours: on a busy disk each may take one."""
 ATTEMPTS = 100
-"""To remove a folder that somebody else removes too."""
+"""Attempts to remove a folder that another process is removing too."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -28,10 +28,10 @@ def make_session(folder: str, uid: int | None) -> None:
     """Make the folders of a session.
 
     Args:
-        folder: Of the session; it must not exist.
-        uid: Who owns the workspace, where sessions have users of their own.
+        folder: Folder of the session; it must not exist.
+        uid: Owner of the workspace, if sessions have their own users.
     """
-    # Passed through by a session's own user, listed by nobody.
+    # A session's own user must be able to pass through it; nobody may list it.
     Path(folder).mkdir(0o711)
     Path(folder, INPUTS).mkdir(0o750)
     Path(folder, WORKSPACE).mkdir(0o700)
@@ -41,13 +41,13 @@ def make_session(folder: str, uid: int | None) -> None:
 
 
 def quick_to_remove(folder: str) -> bool:
-    """Whether a folder holds so little that whoever removes it is not held up; True if it is not there."""
+    """Whether a folder holds so little that removing it takes no time; True if it does not exist."""
     try:
         return sum(1 for _ in itertools.islice(_entries(folder), QUICK + 1)) <= QUICK
     except FileNotFoundError:
         return True
     except OSError:
-        # Closed even to its owner, or nested deeper than a path can say.
+        # Inaccessible even to its owner, or nested too deep for a path.
         return False
 
 
@@ -60,13 +60,13 @@ def _entries(folder: str) -> Iterator[None]:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder with all that is in it; one that is not there is fine.
+    """Remove a folder with all its contents; it need not exist.
 
-    Folders that a session made may be closed even to their owner, and nested deeper than any path or any
-    recursion reaches: each is opened up, and what it holds is brought to the top.
+    Folders that a session made may be inaccessible even to their owner, or nested too deep for any path or
+    recursion: each one is made accessible, and its contents are moved to the top.
 
-    Whoever else removes the same at the same time, as the guardian does when the fork server dies, is no
-    trouble.
+    It is safe if another process removes the same folder at the same time, as the guardian does when the
+    fork server dies.
 
     Raises:
         OSError: If something cannot be removed.
@@ -84,7 +84,7 @@ def remove(folder: str) -> None:
 
 def _remove(folder: str) -> None:
     top = os.open(folder, _FOLDER)
-    # Names that nobody could have foreseen and taken.
+    # Names that code cannot have predicted and taken.
     token = os.urandom(8).hex()
     free = (f"{token}.{number}" for number in itertools.count())
     try:
@@ -109,7 +109,7 @@ def _empty_into(top: int, name: str, free: Iterator[str]) -> None:
 
 def _folders_of(folder: int) -> list[str]:
     """The folders in a folder; everything else in it is removed."""
-    # The listing closes its own duplicate, which shares the offset.
+    # Closing the listing closes its own duplicate, which shares the offset.
     os.lseek(folder, 0, os.SEEK_SET)
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries]
@@ -117,7 +117,7 @@ def _folders_of(folder: int) -> list[str]:
 
 
 def _removed(name: str, folder: int) -> bool:
-    """Remove an entry unless it is a folder; a folder is opened up for its owner."""
+    """Remove an entry unless it is a folder; a folder is made accessible to its owner."""
     if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         os.unlink(name, dir_fd=folder)
         return True

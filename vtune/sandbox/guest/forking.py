@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def hooks_run_once() -> Iterator[None]:
-    """What libraries that are imported in this block would do in each child is done once, at its end.
+    """Run the fork hooks of libraries imported in this block once, at its end, instead of in each child.
 
-    `threading` and `logging` make their locks new, which nobody holds where only one thread forks; `random`
-    draws a seed, though a session has its own; matplotlib lets go of its fonts, one by one.
+    `threading` and `logging` replace their locks, which cannot be held if only one thread forks; `random`
+    draws a new seed, though a session sets its own; matplotlib releases its fonts, one by one.
     """
     hooks: list[Callable[[], object]] = []
     register = os.register_at_fork

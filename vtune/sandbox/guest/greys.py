@@ -9,13 +9,13 @@ import numpy as np
 from .maps import Box, Size
 
 MIN_DETAIL = 0.6
-"""Correlation of two pictures less their shading."""
+"""Minimum correlation of two pictures after their shading is removed."""
 LOOK = 96
 """Longer side, in pixels, at which a place is confirmed."""
 
 
 class Source:
-    """The grey levels of an input image, with what was once computed of them."""
+    """The grey levels of an input image, with cached reductions."""
 
     def __init__(self, grey: Any) -> None:
         self.grey = grey
@@ -40,7 +40,7 @@ class Source:
 
 
 def shrunk(picture: Any, side: int) -> Any:
-    """Made smaller where its longer side has more than `side` pixels."""
+    """Reduced if its longer side has more than `side` pixels."""
     scale = side / max(picture.shape)
     if scale >= 1:
         return picture
@@ -55,7 +55,7 @@ def half(picture: Any) -> Any:
 
 
 def correlation_of(a: Any, b: Any) -> float:
-    """Correlation of two pictures of one size, 1 also for a picture and its negative."""
+    """Correlation of two pictures of the same size; also 1 for a picture and its negative."""
     x, y = a.astype(np.float32).ravel(), b.astype(np.float32).ravel()
     x, y = x - x.mean(), y - y.mean()
     length = math.sqrt(float(x @ x) * float(y @ y))
@@ -63,6 +63,6 @@ def correlation_of(a: Any, b: Any) -> float:
 
 
 def same_detail(a: Any, b: Any) -> bool:
-    """Whether two pictures agree in more than their shading: skies and walls do not show what they are."""
+    """Whether two pictures agree in more than their shading, which skies and walls have in common."""
     fine = [picture - cv2.blur(picture, (9, 9)) for picture in (a.astype(np.float32), b.astype(np.float32))]
     return correlation_of(*fine) >= MIN_DETAIL

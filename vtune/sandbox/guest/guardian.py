@@ -1,6 +1,6 @@
 """The first process of a sandbox: starts the fork server and, whatever ends it, cleans up.
 
-It is a small clean program that loads no library, runs no code of a model and outlives everybody: the
+It is a small clean program that loads no library, runs no model code, and outlives everything else: the
 sessions, the fork server and, for a moment, the trainer.
 """
 
@@ -19,14 +19,14 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(control_fd: int, settings_text: str) -> None:
-    """Run a sandbox until the trainer goes, closes the control socket, or the fork server dies.
+    """Run a sandbox until the trainer ends or closes the control socket, or the fork server dies.
 
     Args:
         control_fd: A SOCK_SEQPACKET socket to the trainer.
         settings_text: `Settings` as JSON.
     """
     settings = Settings.from_json(settings_text)
-    # Whoever wants it to end ends the trainer, or closes the sandbox; its own death would leave files.
+    # To end the sandbox, end the trainer or close the sandbox; killing the guardian would leave files behind.
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     control = socket.socket(fileno=control_fd)
@@ -37,7 +37,7 @@ def main(control_fd: int, settings_text: str) -> None:
     except tiers.Unavailable as missing:
         control.send(json.dumps({"unavailable": str(missing)}).encode())
     except ProcessLookupError:
-        # The trainer was gone before we began.
+        # The trainer had ended before we began.
         pass
     finally:
         _reap_all()
@@ -68,7 +68,7 @@ def _run(control: socket.socket, trainer: int, settings: Settings) -> None:
 
 
 def _reap_all() -> None:
-    """Wait until the fork server and all sessions are gone: they die with it, and come to us as orphans."""
+    """Wait for the fork server and all sessions: they die with it, and we inherit the orphans."""
     while True:
         try:
             os.waitpid(-1, 0)

@@ -1,7 +1,7 @@
 """The library hooks that record what pictures show, installed once in the fork server.
 
-None changes what honest code computes, with one exception: a PIL crop is clamped to its picture instead of
-being padded with black.
+They do not change what honest code computes, with one exception: a PIL crop is clamped to its picture instead
+of being padded with black.
 """
 
 from . import agg, display, ndimage_hooks, numpy_hooks, opencv_hooks, pil_hooks
@@ -10,7 +10,7 @@ from .late import when_imported
 
 
 def install() -> Tracker:
-    """Hook the libraries; returns the tracker that their hooks report to."""
+    """Hook the libraries; return the tracker that the hooks report to."""
     tracker = Tracker()
     pil_hooks.install(tracker)
     numpy_hooks.install()

@@ -11,12 +11,12 @@ from .maps import Matrix, Size
 from .regions import Cuts, Region, whole_input
 
 ORIENTATIONS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
-"""EXIF orientation -> PIL's number of the transposition that puts the picture upright."""
+"""EXIF orientation -> number of the PIL transposition that makes the picture upright."""
 MAX_CONTENTS = 256
 """Encoded pictures whose checksums are kept."""
 
 Print = tuple[int, int]
-"""Length and CRC-32 of an encoded picture. No secret: whoever forges one deceives only himself."""
+"""Length and CRC-32 of an encoded picture. Not a secret: code that forges one only deceives itself."""
 
 
 class Tracker:
@@ -26,7 +26,7 @@ class Tracker:
         self.begin("")
 
     def begin(self, root: str) -> None:
-        """Know of no pictures.
+        """Start over without any pictures.
 
         Args:
             root: The workspace, absolute and resolved.
@@ -45,22 +45,22 @@ class Tracker:
         self._contents: dict[Print, Region] = {}
         """Pictures that were encoded into memory."""
         self._lengths: set[int] = set()
-        """Of those: most bytes differ already in their length."""
+        """Lengths of these pictures: most other bytes already differ in length."""
 
     def add_input(self, name: str, size: Size, orientation: int) -> Region:
-        """Register the next input image; returns its region."""
+        """Register the next input image; return its region."""
         region = whole_input(len(self.inputs), size, self.cuts)
         self.inputs += (name,)
         self.sources[name] = (region, orientation)
         return region
 
     def start_call(self) -> None:
-        """Forget what belongs to the call before."""
+        """Forget what belongs to the previous call."""
         self.cuts.clear()
         self.written.clear()
 
     def note_saved(self, path: str, region: Region | None) -> None:
-        """Remember that a picture with this region was saved; without one, it is yet to be found out."""
+        """Record that a picture with this region was saved; None: the region is yet to be determined."""
         absolute = os.path.realpath(path)
         self.written.append(absolute)
         if region is None:
@@ -69,7 +69,7 @@ class Tracker:
             self.saved[absolute] = region
 
     def note_content(self, content: bytes | memoryview, region: Region | None) -> None:
-        """Remember what an encoded picture shows."""
+        """Record what an encoded picture shows."""
         if region is not None and len(self._contents) < MAX_CONTENTS:
             self._contents[len(content), zlib.crc32(content)] = region
             self._lengths.add(len(content))
@@ -78,8 +78,8 @@ class Tracker:
         """The region of a picture file.
 
         Args:
-            path: As given to the reading function.
-            upright: Whether the reader turns pictures by their EXIF orientation.
+            path: As passed to the reading function.
+            upright: Whether the reader applies the EXIF orientation.
         """
         if not isinstance(path, (str, os.PathLike)):
             return None
@@ -100,7 +100,7 @@ class Tracker:
         return next((self.saved[path] for path in self.saved if _holds(path, content)), None)
 
     def _input_at(self, real: str) -> str | None:
-        """Which input a resolved path is; inputs may be links to where they really lie."""
+        """The input that a resolved path leads to; inputs may be links to their actual location."""
         if PurePath(real).name not in self.sources:
             return None
         return next((name for name in self.inputs if os.path.realpath(f"{self.root}/{name}") == real), None)
@@ -112,7 +112,7 @@ class Tracker:
 
 
 def free_name(stem: str) -> str:
-    """The first of `stem_1.png`, `stem_2.png`, … that is not in the working folder."""
+    """The first of `stem_1.png`, `stem_2.png`, … that does not exist in the working folder."""
     number = 1
     while Path(f"{stem}_{number}.png").exists():
         number += 1
@@ -138,7 +138,7 @@ def transposed(region: Region | None, method: int) -> Region | None:
 
 
 def after(owner: Any, name: str, note: Callable[..., Any]) -> None:
-    """Let `note(result, *arguments)` see each call of `owner.name` and say what it returns."""
+    """Call `note(result, *arguments)` after each call of `owner.name`, and return its result instead."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -149,7 +149,7 @@ def after(owner: Any, name: str, note: Callable[..., Any]) -> None:
 
 
 def argument(args: tuple[Any, ...], kwargs: dict[str, Any], at: int, name: str, default: Any = None) -> Any:
-    """An argument of a call, however it was given."""
+    """An argument of a call, whether positional or keyword."""
     return args[at] if len(args) > at else kwargs.get(name, default)
 
 

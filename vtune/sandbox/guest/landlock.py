@@ -1,7 +1,7 @@
 """Landlock: which files a session may reach. Needs no privilege, and cannot be undone.
 
-What it does not cover, and the seccomp filter must: metadata (chmod, chown, times), `stat`, sockets other
-than TCP, and, before version 3 of its interface, truncation.
+It does not cover, so that the seccomp filter must: metadata (chmod, chown, times), `stat`, sockets other than
+TCP, and, before version 3 of its interface, truncation.
 
 Source: linux/landlock.h and the kernel's userspace-api/landlock document.
 """
@@ -29,7 +29,7 @@ IOCTL_DEV = 1 << 15
 READ = READ_FILE | READ_DIR
 """Files and folders may be read."""
 WRITE = READ | WRITE_FILE | TRUNCATE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | REFER
-"""A workspace: also write, make, remove and move. No programs, links, pipes, devices or sockets."""
+"""A workspace: also write, create, remove and move. No programs, links, pipes, devices or sockets."""
 
 _ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 _FIRST_VERSION = (1 << 13) - 1
@@ -40,21 +40,21 @@ _SCOPES = 0b11
 _GET_VERSION = 1
 _PATH_BENEATH = 1
 _LOG_NOTHING = 1
-"""A session's refusals do not belong in the machine's audit log, which it could flood."""
+"""Keep a session's refusals out of the machine's audit log, which it could flood."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What may be done at a place and below it."""
+    """What is allowed at a place and below it."""
 
     fd: int
-    """An O_PATH descriptor of the place; whoever made the rule closes it."""
+    """An O_PATH descriptor of the place; the creator of the rule closes it."""
     access: int
-    """Rights, as `READ` and `WRITE`."""
+    """Rights, such as `READ` and `WRITE`."""
 
 
 def abi() -> int:
-    """The version of the kernel's interface; 0 where Landlock is missing or switched off."""
+    """The version of the kernel's interface; 0 if Landlock is missing or disabled."""
     try:
         return linux.syscall("landlock_create_ruleset", None, 0, _GET_VERSION)
     except OSError:
@@ -62,7 +62,7 @@ def abi() -> int:
 
 
 def rule(path: str, access: int) -> Rule:
-    """Open a place for a rule; of `access`, a file gets only what files can have.
+    """Open a place for a rule; for a file, `access` is reduced to the rights that apply to files.
 
     Raises:
         OSError: If there is no such place.
@@ -74,10 +74,10 @@ def rule(path: str, access: int) -> Rule:
 
 
 def restrict(rules: Sequence[Rule], abi: int) -> None:
-    """Refuse this process everything that `abi` knows and no rule grants, for good.
+    """Permanently deny this process everything that `abi` covers and no rule grants.
 
     TCP (from version 4), and signals and abstract sockets to the outside (from version 6) are never granted.
-    The caller has set no_new_privs.
+    The caller must have set no_new_privs.
 
     Raises:
         OSError: If the kernel refuses.
@@ -86,7 +86,7 @@ def restrict(rules: Sequence[Rule], abi: int) -> None:
     for right, since in ((REFER, 2), (TRUNCATE, 3), (IOCTL_DEV, 5)):
         if abi >= since:
             files |= right
-    # Each part came with its version, and an older kernel refuses a longer list.
+    # Each field was added in some version, and older kernels reject a longer struct.
     handled = [files, *[_TCP] * (abi >= 4), *[_SCOPES] * (abi >= 6)]
     attributes = struct.pack(f"={len(handled)}Q", *handled)
     ruleset = linux.syscall("landlock_create_ruleset", attributes, len(attributes), 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _Late:
-    """Finds modules as Python does, and lets a function see some of them once they are there."""
+    """Finds modules as Python does, and passes some of them to a function once they are loaded."""
 
     def __init__(self, notes: dict[str, Callable[[ModuleType], None]]) -> None:
         self._notes = notes
@@ -32,7 +32,7 @@ class _Late:
 
 
 def when_imported(notes: dict[str, Callable[[ModuleType], None]]) -> None:
-    """Let functions see modules, by their names, when they are first imported, or now."""
+    """Call a function with each of these modules when it is first imported, or now if it already is."""
     for name in notes.keys() & sys.modules.keys():
         notes[name](sys.modules[name])
     sys.meta_path.insert(0, _Late(notes))

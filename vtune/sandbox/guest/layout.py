@@ -21,7 +21,7 @@ class Layout(NamedTuple):
 
 
 def slice_matrix(view: Layout, base: Layout) -> Matrix | None:
-    """The same as `view_matrix`, for the most frequent view: a plain slice of rows and columns."""
+    """The same as `view_matrix`, for the most common view: a plain slice of rows and columns."""
     row, pixel = base.strides[:2]
     if view.strides[:2] != (row, pixel) or not row > pixel > 0:
         return None
@@ -35,16 +35,16 @@ def slice_matrix(view: Layout, base: Layout) -> Matrix | None:
 def view_matrix(view: Layout, base: Layout) -> Matrix | None:
     """How pixels of a view map to those of the array whose memory it shows.
 
-    Found from the distance of their first elements and from their strides, so it does not matter how the view
-    was made: slices, steps, flips, transposition, blocks, a single channel.
+    Computed from the distance between their first elements and from their strides, so it does not matter how
+    the view was made: slices, steps, flips, transposition, blocks, a single channel.
 
     Returns:
-        None where the first two axes of the view are not the two picture axes of the base.
+        None if the first two axes of the view are not the two picture axes of the base.
     """
     position = _position(view.start, base)
     rows: list[list[float]] = [[0, 0, 0], [0, 0, 0]]
     free = [axis for axis in _large_first(base) if axis < 2]
-    # The longer axis first: one of length 1 fits anywhere.
+    # The longer axis first: an axis of length 1 fits anywhere.
     for axis in sorted((0, 1), key=lambda axis: -view.shape[axis]):
         single = view.shape[axis] == 1
         along = next((a for a in free if single or _walks(view, axis, base, a, position[a])), None)
@@ -52,7 +52,7 @@ def view_matrix(view: Layout, base: Layout) -> Matrix | None:
             return None
         free.remove(along)
         step = 1 if single else view.strides[axis] // base.strides[along]
-        # Axis 0 of an array is y, axis 1 is x. A step back covers its pixel from the far edge.
+        # Axis 0 of an array is y, axis 1 is x. A backward step covers its pixel from the far edge.
         rows[1 - along][1 - axis] = step
         rows[1 - along][2] = position[along] + (step < 0)
     (a, b, c), (d, e, f) = rows
@@ -60,7 +60,7 @@ def view_matrix(view: Layout, base: Layout) -> Matrix | None:
 
 
 def _position(address: int, base: Layout) -> dict[int, int]:
-    """Index, on each axis of an array, of the element at an address."""
+    """Index, along each axis of an array, of the element at an address."""
     lowest = base.start + sum(
         stride * (length - 1) for stride, length in zip(base.strides, base.shape, strict=True) if stride < 0
     )
@@ -73,14 +73,14 @@ def _position(address: int, base: Layout) -> dict[int, int]:
 
 
 def _large_first(base: Layout) -> list[int]:
-    """Axes by falling stride: each then takes its share of a distance. One of length 1 has no share."""
+    """Axes by descending stride, in the order in which they divide up a distance; those of length 1 last."""
     return sorted(
         range(len(base.strides)), key=lambda axis: (base.shape[axis] == 1, -abs(base.strides[axis]))
     )
 
 
 def _walks(view: Layout, axis: int, base: Layout, along: int, start: int) -> bool:
-    """Whether an axis of the view makes whole steps along one of the base and stays within it."""
+    """Whether an axis of the view takes integer steps along an axis of the base and stays within it."""
     stride, unit = view.strides[axis], base.strides[along]
     if not stride or not unit or stride % unit:
         return False

@@ -16,7 +16,7 @@ SECCOMP_MODE_FILTER = 2
 
 _library = ctypes.CDLL(None, use_errno=True)
 _trim = getattr(_library, "malloc_trim", None)
-"""Of glibc alone."""
+"""Only in glibc."""
 _NUMBERS = TABLES.get(platform.machine(), {})
 _call = _library.syscall
 _call.argtypes = [ctypes.c_long, *[ctypes.c_void_p] * 6]
@@ -28,13 +28,13 @@ def syscall(name: str, *arguments: int | bytes | ctypes.Array[Any] | None) -> in
 
     Args:
         name: Its name in `syscalls.TABLES`.
-        arguments: At most six; bytes and arrays are passed by address, and only an array may be written to.
+        arguments: At most six; bytes and arrays are passed by address, and only arrays may be written to.
 
     Returns:
         What the kernel returned, never negative.
 
     Raises:
-        OSError: If the kernel refuses, or the machine's table does not have the call.
+        OSError: If the kernel refuses, or the call is not in the machine's table.
     """
     if name not in _NUMBERS:
         raise OSError(errno.ENOSYS, f"{name}: no such system call on {platform.machine()}")
@@ -55,6 +55,6 @@ def prctl(option: int, value: int, pointer: int = 0) -> None:
 
 
 def give_back_memory() -> None:
-    """Give memory that nothing uses back to the system: whoever asks for it next finds zeros there."""
+    """Return unused memory to the system, so that it is zeroed before the next use."""
     if _trim is not None:
         _trim(0)

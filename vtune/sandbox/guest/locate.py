@@ -1,10 +1,10 @@
 """Finds where in an input a picture was taken from, when its history is not known.
 
-Three steps, the cheap ones first: is it one of the regions that the code is known to have cut out, or the
-whole input; is it a copy at a common zoom; is it a copy at any zoom. Each works with grey levels up to
-brightness, contrast, inversion, mirroring and quarter turns. Only a near-exact match counts, and only one
-that is much better than any other place, so that a picture that was changed too much, or that looks like
-many places, stays unlocated rather than wrongly located.
+Three steps, the cheapest first: is it the whole input, or one of the regions that the code is known to have
+cropped; is it a copy at a common zoom; is it a copy at any zoom. Each compares grey levels up to brightness,
+contrast, inversion, mirroring and quarter turns. Only a near-exact match counts, and only one that is much
+better than any other place, so that a picture that was changed too much, or that looks like many places,
+stays unlocated rather than wrongly located.
 """
 
 from collections.abc import Sequence
@@ -31,26 +31,26 @@ from .matching import (
 from .regions import Region
 
 SCALES = (1.0, 2.0, 0.5, 3.0, 4.0)
-"""Pixels of the picture for one pixel of the input; ours, the common zoom factors."""
+"""Pixels of the picture per pixel of the input; ours, the common zoom factors."""
 MIN_CONTRAST = 4.0
 """Standard deviation of grey levels; a flat patch matches anywhere."""
 CERTAIN = 0.995
 """Correlation that ends the search for a better zoom."""
 MIN_CHANGED = 0.8
-"""Correlation, pixel by pixel, of a picture that was drawn on, blurred or sharpened; it must be confirmed."""
+"""Pixelwise correlation of a picture that was drawn on, blurred or sharpened; needs to be confirmed."""
 MIN_FIT = 0.9
-"""Correlation that confirms it, of the two made small."""
+"""Correlation that confirms it, with both pictures reduced."""
 GLANCE = 24
 """Longer side, in pixels, at which a hint is tried."""
 MIN_GLANCE = 0.85
 """Correlation below which a hint is dropped."""
 EDGE_TOLERANCE = 8
-"""Grey levels by which a plain border may vary: JPEG, and noise at its edge."""
+"""Grey levels by which a plain border may vary, because of JPEG and noise at its edge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a picture, or the part of it within a plain border, lies in its source."""
+    """Where a picture, or the part of it inside a plain border, lies in its source."""
 
     matrix: Matrix
     """From pixels of the picture to pixels of the source."""
@@ -64,8 +64,8 @@ def region_in(grey: Any, source: Source, region: Region, hints: Sequence[Box]) -
     Args:
         grey: Grey levels of the picture, uint8, shape (h, w).
         source: The input.
-        region: Of the whole input.
-        hints: Boxes that the code is known to have cut out of it.
+        region: The region of the whole input.
+        hints: Boxes that the code is known to have cropped from it.
     """
     found = find(grey, source, hints)
     if found is None:
@@ -85,17 +85,17 @@ def locate(picture: Any, source: Any) -> Matrix | None:
         source: Grey levels of an input image, uint8, shape (H, W).
 
     Returns:
-        From pixels of the picture to pixels of the source, or None where there is no near-exact match.
+        Maps pixels of the picture to pixels of the source; None if there is no near-exact match.
     """
     found = find(picture, Source(source), ())
     return found.matrix if found else None
 
 
 def find(grey: Any, source: Source, hints: Sequence[Box]) -> Found | None:
-    """The place of a picture in its source, None where there is no near-exact one; see `region_in`."""
+    """The place of a picture in its source; None if there is no near-exact match. See `region_in`."""
     height, width = grey.shape
     inner = _within_border(grey)
-    # As it is before without its border: a plain edge may well belong to the input.
+    # First the picture as it is, then without its border: a plain edge may well belong to the input.
     for left, top, right, bottom in dict.fromkeys(((0, 0, width, height), inner)):
         picture = grey[top:bottom, left:right]
         if not _has_texture(picture):
@@ -115,7 +115,7 @@ def _has_texture(picture: Any) -> bool:
 
 
 def _within_border(grey: Any) -> tuple[int, int, int, int]:
-    """The box of a picture without plain bands along its edges."""
+    """The box of a picture inside the plain bands along its edges."""
     height, width = grey.shape
     corner = int(grey[0, 0]), int(grey[-1, -1])
     if abs(corner[0] - corner[1]) > EDGE_TOLERANCE:
@@ -133,7 +133,7 @@ def _turned(picture: Any, turn: int) -> Any:
 
 
 def _matrix(box: Box, turn: int, size: Size) -> Matrix:
-    """From pixels of a picture to the source, where the picture, turned, is what the box shows."""
+    """The map from a picture to its source, if the picture, turned, is what the box shows."""
     x0, y0, x1, y1 = box
     wide, high = x1 - x0, y1 - y0
     width, height = size
@@ -155,7 +155,7 @@ def _matrix(box: Box, turn: int, size: Size) -> Matrix:
 
 
 def _among(picture: Any, source: Source, boxes: Sequence[Box]) -> tuple[int, Box] | None:
-    """Which of some boxes the picture shows."""
+    """The box, out of several, that the picture shows."""
     candidates = []
     for turn in range(8):
         turned = _turned(shrunk(picture, LOOK), turn)
@@ -179,7 +179,7 @@ def _among(picture: Any, source: Source, boxes: Sequence[Box]) -> tuple[int, Box
 
 
 def _stays(picture: Any, source: Source, box: Box) -> bool:
-    """Whether a box fits better than all boxes near it: then even a changed picture comes from there."""
+    """Whether a box fits better than all boxes near it; then even a modified picture comes from there."""
     return overlap(fitted(picture, source, Match(0.0, box)).box, box) >= SAME
 
 
@@ -204,7 +204,7 @@ def _at_common_zoom(picture: Any, source: Source) -> tuple[int, Box] | None:
 
 
 def _confirmed(turned: Any, source: Source, match: Match, turn: int) -> bool:
-    """Whether a match at a common zoom holds; one that is not near-exact must also be the best around."""
+    """Whether a match at a common zoom holds; if it is not near-exact, it must also be a local optimum."""
     look = shrunk(turned, LOOK)
     if match.score < MIN_CHANGED or not same_detail(
         look, source.cut(match.box, (look.shape[1], look.shape[0]))

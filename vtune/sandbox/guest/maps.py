@@ -9,7 +9,7 @@ Box = tuple[float, float, float, float]
 Size = tuple[int, int]
 """Width, height."""
 Matrix = tuple[float, ...]
-"""From a picture to what it was made from. Six numbers (a, b, c, d, e, f): X = a x + b y + c,
+"""Maps a picture to what it was made from. Six numbers (a, b, c, d, e, f): X = a x + b y + c,
 Y = d x + e y + f. Nine: the rows of a homography, for a change of perspective."""
 IDENTITY: Matrix = (1, 0, 0, 0, 1, 0)
 
@@ -31,7 +31,7 @@ def compose(outer: Matrix, inner: Matrix) -> Matrix:
 
 
 def inverted(matrix: Matrix) -> Matrix | None:
-    """The way back, None where there is none."""
+    """The inverse map; None if there is none."""
     if len(matrix) == 6:
         a, b, c, d, e, f = matrix
         det = a * e - b * d
@@ -45,7 +45,7 @@ def inverted(matrix: Matrix) -> Matrix | None:
 
 
 def mapped_box(matrix: Matrix, box: Box) -> Box | None:
-    """The box around a mapped box; None where the horizon of a perspective runs through it."""
+    """The bounding box of a mapped box; None if the horizon of a perspective runs through it."""
     x0, y0, x1, y1 = box
     if len(matrix) == 6:
         a, b, c, d, e, f = matrix
@@ -63,18 +63,18 @@ def mapped_box(matrix: Matrix, box: Box) -> Box | None:
 
 
 def shown_box(matrix: Matrix, size: Size, box: Box) -> Box | None:
-    """The box around what a picture shows of a box.
+    """The bounding box of what a picture shows of a box.
 
-    The box around all of a turned picture holds more: of what lies beyond the edge it shows nothing, and
-    beside its slanted sides neither.
+    The bounding box of a whole turned picture would be too large: the picture shows nothing beyond the box's
+    edge, nor next to its own slanted sides.
 
     Args:
-        matrix: From pixels of the picture to where the box is.
-        size: Of the picture.
+        matrix: Maps pixels of the picture to the coordinates of the box.
+        size: Size of the picture.
         box: All that can be shown.
 
     Returns:
-        None where nothing is, or where the horizon of a perspective runs through the picture.
+        None if nothing is shown, or the horizon of a perspective runs through the picture.
     """
     spread = mapped_box(matrix, (0, 0, *size))
     if spread is None:
@@ -93,14 +93,14 @@ def shown_box(matrix: Matrix, size: Size, box: Box) -> Box | None:
 
 
 def _at(matrix: Matrix, x: float, y: float) -> tuple[float, float]:
-    """Where a point goes."""
+    """Where the map takes a point."""
     a, b, c, d, e, f, *rest = matrix
     depth = rest[0] * x + rest[1] * y + rest[2] if rest else 1.0
     return (a * x + b * y + c) / depth, (d * x + e * y + f) / depth
 
 
 def _cut(corners: list[tuple[float, float]], axis: int, sign: int, edge: float) -> list[tuple[float, float]]:
-    """What of a convex polygon lies on one side of an edge: above it on an axis, or below if `sign` is -1."""
+    """The part of a convex polygon above an edge along an axis, or below it if `sign` is -1."""
     kept = []
     for here, there in zip(corners, corners[1:] + corners[:1], strict=True):
         inside = sign * (here[axis] - edge) >= 0

@@ -11,21 +11,21 @@ from .maps import Box
 MIN_SIDE = 12
 """Pixels; a smaller patch matches anywhere."""
 MIN_CORRELATION = 0.97
-"""Ours: what JPEG at quality 75 leaves of an exact copy."""
+"""Ours: the correlation that JPEG at quality 75 leaves in an exact copy."""
 COARSE_SIDE = 12
-"""Pixels of the smaller side of a template at the coarsest level."""
+"""Pixels on the shorter side of a template at the coarsest level."""
 CANDIDATES = 5
-"""Coarse peaks that are followed up."""
+"""Coarse peaks that are refined."""
 MIN_COARSE = 0.4
-"""Correlation of a coarse peak worth following: half a pixel off, even noise keeps more."""
+"""Correlation of a coarse peak worth refining: even noise keeps more at half a pixel's offset."""
 SETTLED_SIDE = 48
-"""Pixels of the smaller side of a template beyond which only the best spot is followed."""
+"""Pixels on the shorter side of a template beyond which only the best spot is refined."""
 REACH = 3
 """Pixels around a peak that are searched at the next finer level."""
 SAME = 0.94
-"""IoU of two boxes that are one but for the limits of fitting."""
+"""IoU from which two boxes are the same, given the precision of fitting."""
 MARGIN = 2.5
-"""How much nearer to a perfect match the best place must be than the next."""
+"""How much closer to a perfect match the best place must be than the second best."""
 SLACK = 0.004
 """Distance from a perfect match below which places cannot be told apart."""
 
@@ -44,7 +44,7 @@ def stands_out(best: float, second: float) -> bool:
 
 
 def best_match(template: Any, source: Source) -> tuple[Match, float]:
-    """Best place at this very size, found from coarse to fine, and the score of the best other place."""
+    """The best place at exactly this size, searched from coarse to fine, and the best score elsewhere."""
     templates = [template]
     while min(templates[-1].shape) >= 2 * COARSE_SIDE:
         templates.append(half(templates[-1]))
@@ -65,14 +65,14 @@ def best_match(template: Any, source: Source) -> tuple[Match, float]:
 
 
 def _other(spots: list[tuple[float, int, int]], shape: tuple[int, int]) -> float:
-    """Best score of a spot that is not the first one over again."""
+    """The best score among spots that are distinct from the first."""
     _, x, y = spots[0] if spots else (0, 0, 0)
     far = (s for s, px, py in spots[1:] if abs(px - x) > shape[1] // 8 or abs(py - y) > shape[0] // 8)
     return max(far, default=0.0)
 
 
 def scores_of(template: Any, source: Any) -> Any:
-    """Correlation at every place, 1 also for negatives; a flat patch of the source has none and counts 0."""
+    """Correlation at each place, also 1 for negatives; 0 for flat patches of the source, which have none."""
     if template.shape[0] > source.shape[0] or template.shape[1] > source.shape[1]:
         return np.zeros((1, 1), np.float32)
     scores = np.abs(cv2.matchTemplate(source, template, cv2.TM_CCOEFF_NORMED))
@@ -102,7 +102,7 @@ def _refine(template: Any, source: Any, x: int, y: int) -> tuple[float, int, int
 
 
 def fitted(picture: Any, source: Source, place: Match) -> Match:
-    """The box near a place that fits best: each edge is moved by ever smaller steps."""
+    """The box near a place that fits best: each edge is moved in smaller and smaller steps."""
     look = shrunk(picture, LOOK)
     size = (look.shape[1], look.shape[0])
 

@@ -1,7 +1,7 @@
 """Namespaces: a session's own small machine, with no network, other processes or host files in sight.
 
-They belong to the fork server and are paid for once. Root may make them; anybody else needs a user namespace,
-which some machines and most containers refuse, so `why_not` tries everything in a process to throw away.
+They belong to the fork server and are set up once. Root may create them; anyone else needs a user namespace,
+which some machines and most containers refuse, so `why_not` tries everything in a throwaway process.
 """
 
 import os
@@ -22,12 +22,12 @@ _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_PROGRAMS = 1, 2, 4, 8
 _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1 << 5, 1 << 12, 1 << 14, 1 << 18
 _DETACH = 2
 _KEPT = os.ST_RDONLY | os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
-"""Flags of a mount that a user namespace may not take away. The same bits as for mounting."""
+"""Mount flags that a user namespace may not remove. The bits are the same as for mounting."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What stays visible, as absolute paths, at the same places. All must exist."""
+    """What stays visible, as absolute paths at their usual places. All of them must exist."""
 
     read_only: tuple[str, ...]
     devices: tuple[str, ...]
@@ -35,10 +35,10 @@ class View:
 
 
 def why_not(view: View, mount_point: str) -> str:
-    """Why namespaces cannot be had here, in words for a person; empty when all of it worked.
+    """Why namespaces are not available here, in words for the user; empty if everything worked.
 
     Args:
-        view: What is to stay visible.
+        view: What has to stay visible.
         mount_point: An existing empty folder.
     """
 
@@ -54,9 +54,9 @@ def why_not(view: View, mount_point: str) -> str:
 
 
 def leave_pids() -> None:
-    """Give the next child of this process a process table of its own, in which it is number 1.
+    """Give the next child of this process its own process table, in which it is number 1.
 
-    Who is not root also moves into a user namespace, as the same user. The process must have one thread.
+    Unless root, it also moves into a user namespace, as the same user. The process must have one thread.
 
     Raises:
         OSError: If the kernel refuses.
@@ -73,13 +73,13 @@ def leave_pids() -> None:
 
 
 def leave_the_rest(view: View, mount_point: str) -> None:
-    """Leave the machine's files, network, shared memory and name for a root that shows only `view`.
+    """Leave the machine's files, network, shared memory and host name for a root that shows only `view`.
 
-    There is no /proc in it: what needs one comes before.
+    The new root has no /proc: whatever needs it must run earlier.
 
     Args:
         view: What stays visible.
-        mount_point: An existing empty folder, in which the new root is put together.
+        mount_point: An existing empty folder, in which the new root is assembled.
 
     Raises:
         OSError: If the kernel refuses, or a path does not exist.
@@ -89,14 +89,14 @@ def leave_the_rest(view: View, mount_point: str) -> None:
     _mount(None, "/", _RECURSIVE | _PRIVATE)
     _mount("tmpfs", mount_point, _NO_SUID | _NO_DEVICES, kind="tmpfs", options="size=1m,mode=755")
     places = [(path, _READ_ONLY | _NO_SUID | _NO_DEVICES) for path in view.read_only]
-    # A device can be written to on a read-only mount; its mode and owner cannot.
+    # Devices can be written to on a read-only mount; their mode and owner cannot be changed.
     places += [(path, _READ_ONLY | _NO_SUID | _NO_PROGRAMS) for path in view.devices]
     places += [(path, _NO_SUID | _NO_DEVICES | _NO_PROGRAMS) for path in view.writable]
-    # From the outside in: a folder that came after one inside it would cover that.
+    # Outermost first: mounting a folder after one inside it would cover the inner one.
     for path, flags in sorted(places, key=lambda place: len(Path(place[0]).resolve().parts)):
         _show(path, mount_point, flags)
     os.chdir(mount_point)
-    # Over itself: the old root then lies on top of the new one, and needs no folder there.
+    # Pivot onto itself: the old root then lies on top of the new one and needs no folder in it.
     linux.syscall("pivot_root", b".", b".")
     linux.syscall("umount2", b".", _DETACH)
     os.chdir("/")
@@ -104,10 +104,10 @@ def leave_the_rest(view: View, mount_point: str) -> None:
 
 
 def _show(path: str, root: str, flags: int) -> None:
-    """Make `path`, and all that is mounted below it, visible below `root`."""
+    """Make `path`, and everything mounted below it, visible below `root`."""
     place = _make_place(path, root)
     target = root + place
-    # A tree that holds the new root itself must not be copied into it with all its mounts.
+    # If the tree contains the new root, it must not be copied into itself with all its mounts.
     around_root = Path(root).resolve().is_relative_to(place)
     _mount(place, target, _BIND | (0 if around_root else _RECURSIVE))
     for mounted in _mounts_below(target):
@@ -116,13 +116,13 @@ def _show(path: str, root: str, flags: int) -> None:
 
 
 def _make_place(path: str, root: str) -> str:
-    """Make below `root` what a mount of `path` needs: folders, the same symbolic links, an empty file.
+    """Create below `root` what a mount of `path` needs: folders, the same symbolic links, an empty file.
 
     Returns:
         The path without symbolic links.
 
     Raises:
-        OSError: If there is no such path.
+        OSError: If the path does not exist.
     """
     is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
     place = Path("/")
@@ -155,12 +155,12 @@ def _make_place(path: str, root: str) -> str:
 
 
 def _mounts_below(target: str) -> list[str]:
-    """The mount at `target` and those inside it, without the covered ones, which nobody can reach."""
+    """The mount at `target` and those inside it, except covered ones, which are unreachable."""
     top = Path(target).resolve()
     found = []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         fields = line.split(b" ")
-        # The kernel writes blanks and backslashes in octal.
+        # The kernel escapes blanks and backslashes in octal.
         place = os.fsdecode(fields[4].decode("unicode_escape").encode("latin-1"))
         if Path(place).is_relative_to(top) and _mount_in_sight(place) == int(fields[0]):
             found.append(place)
@@ -168,7 +168,7 @@ def _mounts_below(target: str) -> list[str]:
 
 
 def _mount_in_sight(path: str) -> int | None:
-    """The number of the mount that `path` leads to, None where another mount has covered the path itself."""
+    """The id of the mount that `path` leads to; None if another mount covers the path itself."""
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -191,7 +191,7 @@ def _mount(
 
 
 def _in_child(work: Callable[[], str]) -> str:
-    """Run `work` in a forked child and hand its answer back; an OSError is an answer too."""
+    """Run `work` in a forked child and return its answer; an OSError is an answer too."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -216,5 +216,5 @@ def _answer(work: Callable[[], str], writer: int) -> NoReturn:
         os.write(writer, answer.encode())
         code = 0
     finally:
-        # Never back into the caller's code, which runs in the parent.
+        # Never return to the caller's code, which runs in the parent.
         os._exit(code)

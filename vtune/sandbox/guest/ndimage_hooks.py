@@ -47,7 +47,7 @@ def _whole_result(result: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _turned(result: Any, *args: Any, **kwargs: Any) -> Any:
-    """Turned about the centre, from the first axis towards the second."""
+    """Rotated about the centre, from the first axis towards the second."""
     region = region_of(first_argument(args, kwargs))
     if region is None or result is None:
         return result

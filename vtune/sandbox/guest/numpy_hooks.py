@@ -9,7 +9,7 @@ from .provenance import TrackedArray, as_canvas, rearranged, region_of, track, w
 from .regions import MAX_PARTS, Region, pasted, together
 
 SIDE_BY_SIDE = {"hstack": 1, "vstack": 0, "dstack": 2, "column_stack": 1}
-"""Functions that join pictures, and the axis along which they do."""
+"""Functions that join pictures -> the axis along which they join."""
 
 
 def install() -> None:
@@ -45,17 +45,17 @@ def _as_array(result: Any, thing: Any = None, *_args: Any, **_kwargs: Any) -> An
 
 
 def _like(result: Any, *_args: Any, **_kwargs: Any) -> Any:
-    """An empty canvas of the same size shows nothing of the picture."""
+    """A blank canvas of the same size shows nothing of the picture."""
     return as_canvas(result) if isinstance(result, TrackedArray) else result
 
 
 def _canvas(result: Any, *_args: Any, **_kwargs: Any) -> Any:
-    """New arrays of bytes may become pictures; others stay what they are."""
+    """New arrays of bytes may become pictures; others are left alone."""
     return as_canvas(result) if result.dtype == np.uint8 and 2 <= result.ndim <= 3 else result
 
 
 def _joined(result: Any, arrays: Any, axis: Any) -> Any:
-    """Pictures next to each other; along the third axis, channels on top of each other."""
+    """Pictures next to each other; along the third axis, channels stacked on top of each other."""
     arrays = [np.asanyarray(array) for array in arrays]
     regions = [region_of(array) for array in arrays]
     if not any(regions) or not isinstance(axis, int) or not 2 <= result.ndim <= 3:
@@ -75,7 +75,7 @@ def _joined(result: Any, arrays: Any, axis: Any) -> Any:
 
 
 def _stacked(result: Any, arrays: Any, axis: int = 0, *_args: Any, **_kwargs: Any) -> Any:
-    """Channels on top of each other; a stack along another axis is a list of pictures."""
+    """Channels stacked on top of each other; a stack along any other axis is a list of pictures."""
     last = result.ndim == 3 and axis in (2, -1)
     return track(result, region_of(next(iter(arrays)))) if last else result
 
@@ -89,7 +89,7 @@ def _padded(result: Any, array: Any, pad_width: Any, *_args: Any, **_kwargs: Any
 
 
 def _enlarged(result: Any, a: Any, b: Any) -> Any:
-    """Each pixel as a block of equal ones."""
+    """Each pixel enlarged to a block of equal ones."""
     region = region_of(a)
     blocks = region is not None and result.ndim == a.ndim and np.ptp(b) == 0
     return track(result, region.scaled((result.shape[1], result.shape[0]))) if region and blocks else result
@@ -102,7 +102,7 @@ def _rearranged(function: Any, result: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _blocked(result: Any, arrays: Any) -> Any:
-    """Lists in lists of pictures, the innermost joined along the last axis: joined again, step by step."""
+    """Nested lists of pictures, the innermost joined along the last axis: join them again, step by step."""
 
     def leaves(part: Any) -> Any:
         return [one for piece in part for one in leaves(piece)] if isinstance(part, list) else [part]
@@ -120,7 +120,7 @@ def _blocked(result: Any, arrays: Any) -> Any:
 
 
 def _tiled(result: Any, *args: Any, **kwargs: Any) -> Any:
-    """The picture several times, or its channel."""
+    """The picture, or its channel, repeated."""
     array, reps = first_argument(args, kwargs), argument(args, kwargs, 1, "reps")
     region = region_of(array)
     if region is None:
@@ -135,7 +135,7 @@ def _tiled(result: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _chosen(result: Any, condition: Any, *pictures: Any) -> Any:
-    """Pixels of the one picture over those of the other; or black and white by a mask."""
+    """Pixels of one picture over those of the other; or black and white by a mask."""
     if not isinstance(result, np.ndarray) or not 2 <= result.ndim <= 3 or not pictures:
         return result
     size = (result.shape[1], result.shape[0])

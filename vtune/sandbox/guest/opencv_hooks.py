@@ -74,7 +74,7 @@ AS_A_WHOLE = (
     "merge",
     "extractChannel",
 )
-"""Functions of OpenCV whose result shows the same part of the input as their first argument."""
+"""OpenCV functions whose result shows the same part of the input as their first argument."""
 MASKS = {
     "bitwise_and": (3, 2),
     "bitwise_or": (3, 2),
@@ -82,7 +82,7 @@ MASKS = {
     "bitwise_not": (2, 1),
     "copyTo": (1, 2),
 }
-"""Those of them that leave black what is outside a mask: which of their arguments are the mask and `dst`."""
+"""Those that leave everything outside a mask black -> positions of the arguments `mask` and `dst`."""
 
 
 def install(tracker: Tracker) -> None:
@@ -112,7 +112,7 @@ def install(tracker: Tracker) -> None:
 
 
 class _Equalizer:
-    """OpenCV's object for local contrast, whose results know what they show."""
+    """Wraps OpenCV's local contrast object so that its results know what they show."""
 
     def __init__(self, clahe: Any) -> None:
         self._clahe = clahe
@@ -133,7 +133,7 @@ def _whole_result(result: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _masked(at: tuple[int, int], result: Any, *args: Any, **kwargs: Any) -> Any:
-    """Of the first argument what lies in the box around a mask, where there is one, and in its place."""
+    """If there is a mask, only the part of the first argument in the box around the mask, in its place."""
     result = _whole_result(result, *args, **kwargs)
     mask, into = argument(args, kwargs, at[0], "mask"), argument(args, kwargs, at[1], "dst")
     region = region_of(result)
@@ -173,7 +173,7 @@ def _warped(result: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _remapped(result: Any, *args: Any, **kwargs: Any) -> Any:
-    """The straight map nearest to the given one: through three corners."""
+    """The affine map closest to the given one: through three corners."""
     region = region_of(first_argument(args, kwargs))
     across, down = argument(args, kwargs, 1, "map1"), argument(args, kwargs, 2, "map2")
     if region is None:
@@ -256,14 +256,14 @@ def _hook_files(tracker: Tracker) -> None:
 
     for name, function in (("imread", imread), ("imwrite", imwrite), ("imshow", imshow)):
         setattr(cv2, name, function)
-    # There is no window to wait for, to name or to close.
+    # There are no windows to wait for, name or close.
     cv2.waitKey = lambda delay=0: -1
     for name in ("namedWindow", "resizeWindow", "moveWindow", "destroyWindow", "destroyAllWindows"):
         setattr(cv2, name, lambda *_args, **_kwargs: None)
 
 
 def _turns(flags: int) -> bool:
-    """Whether reading turns a picture by its EXIF orientation."""
+    """Whether reading applies the EXIF orientation."""
     return flags >= 0 and not flags & cv2.IMREAD_IGNORE_ORIENTATION
 
 
@@ -274,5 +274,5 @@ def _read(array: Any, region: Region | None) -> Any:
 
 
 def _same_shape(a: Size, b: Size) -> bool:
-    """Whether two sizes have one aspect ratio, up to the rounding of a reduced reading."""
+    """Whether two sizes have the same aspect ratio, up to the rounding of a reduced read."""
     return math.isclose(a[0] / a[1], b[0] / b[1], rel_tol=1.5 / min(*a, *b))

@@ -8,7 +8,7 @@ import re
 from pathlib import Path, PurePosixPath
 
 HABITS = ("mnt", "tmp", "home", "data", "var", "content", "workspace", "root", "app", "output", "outputs")
-"""Top folders that models invent (CodeV repairs the first five of them)."""
+"""Top-level folders that models invent (CodeV repairs the first five of them)."""
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 _PLAIN = re.compile(r"[\w.~ /-]+", re.ASCII)
@@ -16,7 +16,7 @@ _INVENTED = re.compile(rf"/({'|'.join(HABITS)})(/|$)")
 
 
 def into_workspace(path: str, inputs: tuple[str, ...]) -> str:
-    """The path to use instead of `path`, relative to the workspace; most paths come back as they are.
+    """The path to use instead of `path`, relative to the workspace; most paths are returned unchanged.
 
     Args:
         path: As written in the code.
@@ -42,20 +42,20 @@ def prefix_into_workspace(prefix: str) -> str:
 
 
 def for_reading(path: str, inputs: tuple[str, ...]) -> str:
-    """Where to read: as written if that exists, else inside the workspace."""
+    """Where to read: at the path as written if it exists, else inside the workspace."""
     return path if Path(path).exists() else into_workspace(path, inputs)
 
 
 def for_writing(path: str, root: str, inputs: tuple[str, ...]) -> str:
-    """Where to write a picture; a missing folder is made.
+    """Where to write a picture; a missing folder is created.
 
     Args:
-        path: As written in the code; one that leads out of the workspace keeps only its file name.
+        path: As written in the code; if it leads out of the workspace, only its file name is kept.
         root: The workspace, absolute and resolved.
         inputs: File names of the input images.
 
     Raises:
-        PermissionError: If the path is that of an input image.
+        PermissionError: If it is the path of an input image.
     """
     absolute = os.path.realpath(path)
     if not absolute.startswith(f"{root}/"):

@@ -17,20 +17,20 @@ from .provenance import region_of, track, within
 from .regions import Region, pasted
 
 PLAIN_PNG = {"compress_level": 1, "compress_type": 3}
-"""Light compression (run lengths): a photograph of 400 x 300 in 10 ms instead of 27, and no larger."""
+"""Light compression (run lengths): a 400 x 300 photograph in 10 ms instead of 27, and no larger."""
 RGB_MODES = {"RGB", "L"}
-"""Modes whose PNG OpenCV writes, with the same pixels, in half of that time."""
+"""Modes whose PNG OpenCV writes, with the same pixels, in half that time."""
 
-# Taken before they are hooked.
+# Bound before they are hooked.
 _encode, _reorder = cv2.imencode, cv2.cvtColor
 
 
 def install(tracker: Tracker) -> None:
     """Hook `PIL.Image`."""
     image: Any = PIL.Image.Image
-    # It registers the ending that it saves under as its own, and the process may serve other sessions.
+    # Its save function registers the file's own ending, which would outlast the session in this process.
     PIL.Image.SAVE.pop("SPIDER", None)
-    # Nearly every method of PIL makes its result with _new: conversions, filters, copies, lookups.
+    # Almost every PIL method creates its result with _new: conversions, filters, copies, lookups.
     after(image, "_new", _same_part)
     after(image, "resize", _resized)
     after(image, "reduce", _reduced)
@@ -70,7 +70,7 @@ def _reduced(result: Any, picture: Any, factor: Any, box: Any = None) -> Any:
 
 
 def _stretched(region: Region | None, box: Any, size: Size) -> Region | None:
-    """The region of a box of a picture, stretched to a size; no box is the whole picture."""
+    """The region of a box in a picture, stretched to a size; no box means the whole picture."""
     if region is None or box is None:
         return region and region.scaled(size)
     x0, y0, x1, y1 = box
@@ -99,7 +99,7 @@ def _transformed(
 
 
 def _from_quad(corners: Any, size: Size) -> Matrix:
-    """The homography nearest to PIL's QUAD: corners of the source, counter-clockwise from the upper left."""
+    """The homography closest to PIL's QUAD: corners of the source, counter-clockwise from the top left."""
     width, height = size
     ours = np.array([(0, 0), (0, height), (width, height), (width, 0)], np.float32)
     matrix = cv2.getPerspectiveTransform(ours, np.array(corners[:8], np.float32).reshape(4, 2))
@@ -108,13 +108,13 @@ def _from_quad(corners: Any, size: Size) -> Matrix:
 
 def _pasted(result: None, canvas: Any, im: Any, box: Any = None, mask: Any = None) -> None:
     if isinstance(box, PIL.Image.Image):
-        box, mask = None, box  # a picture in the place of the box is a mask
+        box, mask = None, box  # a picture in place of the box is a mask
     region = region_of(im)
     x, y = box[:2] if box else (0, 0)
     if region is None:
         size = im.size if isinstance(im, PIL.Image.Image) else mask.size if mask else canvas.size
         if (x, y) == (0, 0) and size == canvas.size and (not box or tuple(box[2:]) in ((), size)):
-            # A colour, or something else, all over it; through a mask it leaves what is outside.
+            # Covered by a colour or something else; a mask preserves what is outside it.
             track(canvas, within(region_of(canvas), _opacity(mask) < 255) if mask else None)
         return
     if mask is not None:
@@ -123,7 +123,7 @@ def _pasted(result: None, canvas: Any, im: Any, box: Any = None, mask: Any = Non
 
 
 def _opacity(mask: Any) -> Any:
-    """How much each pixel of a mask lets through, from 0 to 255; shape (h, w)."""
+    """How opaque a mask is at each pixel, from 0 to 255; shape (h, w)."""
     bands = mask.getbands()
     return np.asarray(mask.getchannel(bands[-1]) if len(bands) > 1 else mask.convert("L"))
 
@@ -140,7 +140,7 @@ def _hook_crop(image: Any) -> None:
         inside = (max(x0, 0), max(y0, 0), min(x1, width), min(y1, height))
         if x0 <= x1 and y0 <= y1 and (inside[0] >= inside[2] or inside[1] >= inside[3]):
             raise ValueError(f"the crop box {(x0, y0, x1, y1)} holds no pixel of the {width}x{height} image")
-        # A reversed box goes through as it is: PIL's own message explains it.
+        # A reversed box is passed on: PIL's own error explains it.
         result = original(self, inside if x0 <= x1 and y0 <= y1 else box)
         region = region_of(self)
         return track(result, region and region.moved((1, 0, inside[0], 0, 1, inside[1]), result.size))
@@ -188,7 +188,7 @@ def _hook_files(image: Any, tracker: Tracker) -> None:
 
     @functools.wraps(made)
     def new(mode: str, size: Any, color: Any = 0) -> Any:
-        # Without a colour it would show what lay in memory, of another session perhaps.
+        # Without a colour it would show uninitialised memory, perhaps from another session.
         return made(mode, size, 0 if color is None else color)
 
     PIL.Image.new = new
@@ -198,7 +198,7 @@ def _hook_files(image: Any, tracker: Tracker) -> None:
 
 
 def _region_behind(fp: Any, tracker: Tracker) -> Region | None:
-    """The region of what a path, an open file or a buffer holds."""
+    """The region of the picture in a path, an open file or a buffer."""
     if isinstance(fp, io.BytesIO):
         return tracker.region_of_content(fp.getbuffer(), upright=False)
     return tracker.region_of_file(fp if isinstance(fp, str) else getattr(fp, "name", None), upright=False)

@@ -1,8 +1,8 @@
 """Which parts of the inputs a picture shows, followed through what code does to it.
 
-Every picture that derives from an input carries a `Region`: a map from its pixels to those of the input, and
-the box that it shows. PIL pictures hold it as an attribute, arrays as a `TrackedArray`, whose views find
-theirs from the distance between memory addresses.
+Every picture derived from an input carries a `Region`: a map from its pixels to those of the input, and the
+box that it shows. PIL pictures hold it as an attribute; arrays are `TrackedArray`s, whose views compute
+theirs from distances between memory addresses.
 """
 
 from dataclasses import dataclass
@@ -18,31 +18,31 @@ from .regions import Region, pasted
 
 @dataclass(slots=True)
 class Anchor:
-    """The array that first held some memory; all its views refer to it."""
+    """The array that first held a piece of memory; all its views refer to it."""
 
     region: Region | None
-    """None for an empty canvas; it changes when something is put onto the array."""
+    """None for a blank canvas; changes when something is put onto the array."""
     layout: Layout
 
 
 class TrackedArray(np.ndarray):
-    """An array that knows its region and hands it on to views, copies and results of arithmetic.
+    """An array that knows its region and passes it on to views, copies and results of arithmetic.
 
-    To a model it looks like a plain array.
+    To model code it looks like a plain array.
     """
 
     anchor: Anchor | None = None
     _known: tuple[Region | None, tuple[int, ...], Region | None] | None = None
-    """Region of the anchor and strides for which the array's own region was last found."""
+    """The anchor's region and the strides for which the array's own region was last computed."""
 
     @property
     def region(self) -> Region | None:
-        """What the array shows of an input, None where that is not known."""
+        """What the array shows of an input; None if unknown."""
         anchor = self.anchor
         if anchor is None or anchor.region is None:
             return None
         known = self._known
-        # Numpy makes a transposed view as it was and permutes its strides afterwards.
+        # Numpy creates a transposed view untransposed and permutes its strides afterwards.
         if known is None or known[0] is not anchor.region or known[1] != self.strides:
             self._known = known = (anchor.region, self.strides, seen_through(self, anchor))
         return known[2]
@@ -52,19 +52,19 @@ class TrackedArray(np.ndarray):
         self.anchor, self._known = Anchor(region, Layout.of(self)), None
 
     def __array_finalize__(self, parent: Any) -> None:
-        """Take over the region of the array that this one comes from."""
+        """Take over the region of the array that this one is made from."""
         anchor = getattr(parent, "anchor", None)
         if not isinstance(anchor, Anchor) or self.ndim < 2 or 0 in self.shape:
             return
         if np.may_share_memory(self, parent):
             self.anchor = anchor
-            # Cutting out is noted when it happens.
+            # Record the crop now.
             _ = self.region
         elif self.shape[:2] == parent.shape[:2]:
             self.region = parent.region
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """Give scalars where a plain array would; a picture times a mask shows what lies within the mask."""
+        """Return scalars where a plain array would; a picture times a mask shows what is inside the mask."""
         if return_scalar:
             return array[()]
         result: Any = super().__array_wrap__(array, context, return_scalar)
@@ -79,14 +79,14 @@ class TrackedArray(np.ndarray):
         return result
 
     def __getitem__(self, index: Any) -> Any:
-        """Follow lists of rows, masks and `np.ix_`, which numpy answers with a copy."""
+        """Follow lists of rows, masks and `np.ix_`, for which numpy returns a copy."""
         result = super().__getitem__(index)
         if isinstance(result, TrackedArray) and result.ndim >= 2 and not _is_basic(index):
             result.region = self._picked(index) if result.size else None
         return result
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """A picture written into an array is seen there; a colour written all over it leaves nothing."""
+        """A picture written into an array shows up in its region; a colour all over it clears the region."""
         super().__setitem__(index, value)
         region = region_of(value) if self.anchor is not None and isinstance(value, np.ndarray) else None
         if region is None:
@@ -106,12 +106,12 @@ class TrackedArray(np.ndarray):
             anchor.region = pasted(anchor.region, region.moved(back, _layout_size(anchor.layout)))
 
     def fill(self, value: Any) -> None:
-        """As of a plain array."""
+        """As for a plain array."""
         super().fill(value)
         self._emptied()
 
     def _painted(self, mask: Any) -> None:
-        """A colour all over a mask leaves what is outside it, if this is all of the memory."""
+        """A colour all over a mask leaves what is outside it, if this array covers all of its memory."""
         anchor = self.anchor
         if anchor is None or mask.ndim < 2 or Layout.of(self) != anchor.layout:
             return
@@ -119,26 +119,26 @@ class TrackedArray(np.ndarray):
             anchor.region = within(anchor.region, ~np.asarray(mask))
 
     def _emptied(self) -> None:
-        """Show nothing any more, if this is all of the memory; what is put onto it later is seen again."""
+        """Clear the region, if this array covers all of its memory; things put onto it later count again."""
         if self.anchor is not None and Layout.of(self) == self.anchor.layout:
             self.anchor.region = None
 
     def take(self, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
-        """As of a plain array."""
+        """As for a plain array."""
         result = super().take(indices, axis, out, mode)
         return rearranged(result, self, axis, lambda line: line.take(indices, mode=mode))
 
     def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
-        """As of a plain array."""
+        """As for a plain array."""
         result = super().compress(condition, axis, out)
         return rearranged(result, self, axis, lambda line: line.compress(condition))
 
     def repeat(self, repeats: Any, axis: Any = None) -> Any:
-        """As of a plain array."""
+        """As for a plain array."""
         return rearranged(super().repeat(repeats, axis), self, axis, lambda line: line.repeat(repeats))
 
     def _picked(self, index: Any) -> Region | None:
-        """The region of `self[index]`: the same index into the row and column numbers of each pixel."""
+        """The region of `self[index]`, found by indexing the row and column numbers of all pixels."""
         region = self.region
         if region is None:
             return None
@@ -152,7 +152,7 @@ class TrackedArray(np.ndarray):
         return repr(self.view(np.ndarray))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickled as a plain array, which it says it is."""
+        """Pickle as a plain array, which it claims to be."""
         return self.view(np.ndarray).__reduce_ex__(protocol)
 
 
@@ -160,10 +160,10 @@ TrackedArray.__module__, TrackedArray.__name__, TrackedArray.__qualname__ = "num
 
 
 def region_of(thing: Any) -> Region | None:
-    """The region of a PIL picture or an array, None where it is not known."""
+    """The region of a PIL picture or an array; None if unknown."""
     if isinstance(thing, PIL.Image.Image):
         region = getattr(thing, "region", None)
-        # A picture may be shrunk in place, by thumbnail() or draft().
+        # thumbnail() and draft() may shrink a picture in place.
         return region.scaled(thing.size) if isinstance(region, Region) else None
     if isinstance(thing, TrackedArray):
         return thing.region
@@ -171,14 +171,14 @@ def region_of(thing: Any) -> Region | None:
         return None
     owner: Any = thing
     while owner is not None and not isinstance(owner, TrackedArray):
-        # Behind a buffer, or the helper object of as_strided, there is an array again.
+        # Behind a buffer, or as_strided's helper object, there is another array.
         owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
     anchor = owner.anchor if owner is not None else None
     return seen_through(thing, anchor) if anchor is not None else None
 
 
 def track(thing: Any, region: Region | None) -> Any:
-    """Attach a region to a picture or an array; returns what to use from then on."""
+    """Attach a region to a picture or an array; return the object to use from then on."""
     if isinstance(thing, PIL.Image.Image):
         thing.region = region  # type: ignore[attr-defined]
         return thing
@@ -192,7 +192,7 @@ def track(thing: Any, region: Region | None) -> Any:
 
 
 def as_canvas(array: Any) -> Any:
-    """An array that shows nothing yet, but will see what is put onto it."""
+    """An array that shows nothing yet, but will record what is put onto it."""
     canvas = array.view(TrackedArray)
     canvas.region = None
     return canvas
@@ -201,12 +201,12 @@ def as_canvas(array: Any) -> Any:
 def within(region: Region | None, mask: Any) -> Region | None:
     """What a picture shows inside the box around a mask, in its place.
 
-    A mask that was made of a picture, by a threshold perhaps, picks pixels by what they show: then a region
-    stays whole.
+    A mask derived from a picture, by a threshold for example, selects pixels by their content: the region
+    then stays complete.
 
     Args:
-        region: Of a picture as large as the mask.
-        mask: Array, shape (h, w) or (h, w, channels); true where the picture is seen.
+        region: Region of a picture as large as the mask.
+        mask: Array, shape (h, w) or (h, w, channels); true where the picture is visible.
     """
     if region is None or region_of(mask) is not None:
         return region
@@ -225,13 +225,13 @@ def within(region: Region | None, mask: Any) -> Region | None:
 
 
 def rearranged(result: Any, array: Any, axis: Any, of_line: Any) -> Any:
-    """Give a region to what was made by choosing and repeating rows, columns or channels.
+    """Set the region of an array made by selecting and repeating rows, columns or channels.
 
     Args:
-        result: What numpy made.
-        array: Of what.
-        axis: Along which axis; None is all of them in one line.
-        of_line: What the same choice makes of the numbers of the rows (columns, channels).
+        result: The array that numpy made.
+        array: The original array.
+        axis: The axis of the selection; None: the flattened array.
+        of_line: Applies the same selection to the row (column, channel) numbers.
     """
     region = region_of(array)
     if region is None or not isinstance(axis, (int, np.integer)) or result.ndim < 2 or not result.size:
@@ -263,19 +263,19 @@ def seen_through(view: Any, anchor: Anchor) -> Region | None:
 
 
 def _is_basic(index: Any) -> bool:
-    """Whether an index makes a view: numbers, slices, `...` and None."""
+    """Whether an index yields a view: numbers, slices, `...` and None."""
     parts = index if type(index) is tuple else (index,)
     return all(part is None or part is ... or type(part) in (slice, int) for part in parts)
 
 
 def _is_everything(index: Any) -> bool:
-    """Whether an index leaves nothing out, and says so: `[:]`, `[:, :]`, `[...]`."""
+    """Whether an index explicitly selects everything: `[:]`, `[:, :]`, `[...]`."""
     parts = index if type(index) is tuple else (index,)
     return all(part is ... or (type(part) is slice and part == slice(None)) for part in parts)
 
 
 def _gathered(rows: Any, columns: Any) -> Matrix:
-    """The map that fits pixels gathered one by one, from the row and the column number of each."""
+    """The map that fits individually gathered pixels, from the row and column number of each one."""
     height, width = rows.shape[:2]
     down, across = rows[-1].mean() - rows[0].mean(), rows[:, -1].mean() - rows[:, 0].mean()
     if abs(across) > abs(down):
@@ -289,7 +289,7 @@ def _gathered(rows: Any, columns: Any) -> Matrix:
 
 
 def _along(numbers: Any, forward: Any, length: int) -> tuple[float, float]:
-    """Factor and offset from places in a line to the row (column) numbers that stand there."""
+    """Factor and offset that map positions in a line to the row (column) numbers in it."""
     low, high = int(numbers.min()), int(numbers.max()) + 1
     factor = (high - low) / length
     return (factor, low) if forward else (-factor, high)

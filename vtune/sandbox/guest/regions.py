@@ -6,25 +6,25 @@ from dataclasses import dataclass, replace
 from .maps import IDENTITY, Box, Matrix, Size, compose, inverted, mapped_box, shown_box
 
 MAX_CUTS = 64
-"""Cut-out regions kept of one call; a loop over tiles makes thousands, and nobody reads them."""
+"""Crops recorded per call; a loop over tiles makes thousands, which nobody reads."""
 MAX_PARTS = 16
-"""Regions that one picture is said to show; a mosaic of more is no look at anything."""
+"""Regions that one picture is said to show; a mosaic of more is not a look at anything."""
 COVERED = 0.9
 """Share of a part that must be painted over for the part to count as gone; ours."""
 SAME_PLACE = 0.5
-"""IoU of what is put into a part and of what the part showed there, from which on the part goes on; ours."""
+"""IoU of a new piece and what a part showed in its place, from which the part continues; ours."""
 
 
 class Cuts:
-    """The regions that a call cut out of the inputs, each once, in order."""
+    """The regions that a call cropped from the inputs, each once, in order."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[int, Box], None] = {}
         self.recent: dict[tuple[int, Box], None] = {}
-        """The latest ones, of earlier calls too: a picture whose history is lost often shows one of them."""
+        """The latest ones, over all calls: a picture whose history is lost often shows one of them."""
 
     def add(self, image: int, box: Box) -> None:
-        """Note one region; beyond `MAX_CUTS` in a call they count only as recent."""
+        """Record a region; beyond `MAX_CUTS` in a call it only counts as recent."""
         if len(self.seen) < MAX_CUTS:
             self.seen[image, box] = None
         self.recent.pop((image, box), None)
@@ -37,7 +37,7 @@ class Cuts:
         self.seen.clear()
 
     def hints(self, image: int) -> tuple[Box, ...]:
-        """What was cut out of an input, the latest first."""
+        """The crops of an input, the latest first."""
         cut = dict.fromkeys((*reversed(self.recent), *self.seen))
         return tuple(box for number, box in cut if number == image)
 
@@ -49,7 +49,7 @@ class Region:
     image: int
     size: Size
     matrix: Matrix
-    """From pixels of the picture to pixels of the input."""
+    """Maps pixels of the picture to pixels of the input."""
     box: Box
     """The part of the input that the picture shows."""
     cuts: Cuts
@@ -58,18 +58,18 @@ class Region:
 
     @property
     def parts(self) -> tuple["Region", ...]:
-        """Everything that the picture shows; one region for most."""
+        """Everything that the picture shows; for most pictures, one region."""
         return (replace(self, beside=()), *self.beside) if self.beside else (self,)
 
     def moved(self, matrix: Matrix, size: Size) -> "Region | None":
         """The region of a picture made from this one.
 
         Args:
-            matrix: From pixels of the new picture to pixels of this one.
-            size: Of the new picture.
+            matrix: Maps pixels of the new picture to pixels of this one.
+            size: Size of the new picture.
 
         Returns:
-            None where the new picture shows nothing of the input.
+            None if the new picture shows nothing of the input.
         """
         if self.beside:
             return together([part.moved(matrix, size) for part in self.parts])
@@ -99,7 +99,7 @@ class Region:
         )
 
     def footprint(self) -> Box | None:
-        """Where in the picture the region lies, in pixels of the picture; None where that cannot be said."""
+        """Where in the picture the region lies, in pixels of the picture; None if that is undefined."""
         inverse = inverted(self.matrix)
         spread = mapped_box(inverse, self.box) if inverse else None
         if spread is None:
@@ -114,7 +114,7 @@ def whole_input(image: int, size: Size, cuts: Cuts) -> Region:
 
 
 def together(parts: Sequence[Region | None]) -> Region | None:
-    """The region of a picture that shows several things; None where it shows none."""
+    """The region of a picture that shows several things; None if it shows none."""
     found = [part for region in parts if region is not None for part in region.parts][:MAX_PARTS]
     return replace(found[0], beside=tuple(found[1:])) if found else None
 
@@ -122,8 +122,8 @@ def together(parts: Sequence[Region | None]) -> Region | None:
 def pasted(canvas: Region | None, new: Region | None) -> Region | None:
     """What a canvas shows after something was put onto it.
 
-    Whatever the new part covers is gone. A part put inside another one, such as a close-up in a corner, is
-    shown beside it; a piece put back into its own place leaves the canvas what it was.
+    Everything that the new part covers is gone. A part put inside another one, such as a close-up in a
+    corner, is shown beside it; a piece put back into its original place leaves the canvas unchanged.
 
     Args:
         canvas: What it showed before.
@@ -152,7 +152,7 @@ def pasted(canvas: Region | None, new: Region | None) -> Region | None:
 
 
 def _put_back(part: Region, new: Region, place: Box) -> bool:
-    """Whether a part showed, at the place of a new one, (about) what the new one shows."""
+    """Whether a part showed (roughly) the same in the place of the new one as the new one does."""
     before = mapped_box(part.matrix, place)
     if before is None or part.image != new.image or new.beside:
         return False

@@ -1,6 +1,6 @@
 """Small changes to parsed code before it runs: invented paths, and slices that would wrap around.
 
-They work on the syntax tree, so line numbers and the text in error messages stay the model's own.
+They work on the syntax tree, so error messages keep the model's line numbers and text.
 """
 
 import ast
@@ -11,23 +11,23 @@ import numpy as np
 from . import paths
 
 TAKE = "_take"
-"""Name under which `take` is reachable from rewritten code."""
+"""Name of `take` in rewritten code."""
 
 
 def rewrite(tree: ast.Module, inputs: tuple[str, ...]) -> None:
     """Point paths into the workspace and let array slices stop at the picture's edge.
 
     Args:
-        tree: The model's code; it is changed.
+        tree: The model's code; modified in place.
         inputs: File names of the input images.
     """
     _Rewriter(inputs).visit(tree)
 
 
 def take(value: Any, index: tuple[Any, ...]) -> Any:
-    """`value[index]`, where a picture slice from -10 to 50 starts at 0.
+    """`value[index]`, except that a picture slice from -10 to 50 starts at 0.
 
-    Only slices that numpy would find empty change, so `array[-10:-1]` means what it always did.
+    Only slices that would be empty in numpy change, so `array[-10:-1]` keeps its usual meaning.
     """
     if isinstance(value, np.ndarray) and value.ndim >= 2:
         index = (*map(_inside, index[:2], value.shape), *index[2:])
@@ -77,6 +77,6 @@ def _as_call(part: ast.Slice) -> ast.expr:
 
 
 def _call(name: str, arguments: list[ast.expr], like: ast.expr) -> ast.Call:
-    """A call in the place of `like`."""
+    """A call that takes the place of `like`."""
     function = ast.copy_location(ast.Name(name, ast.Load()), like)
     return ast.copy_location(ast.Call(function, arguments, []), like)

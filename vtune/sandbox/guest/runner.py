@@ -36,24 +36,24 @@ from .settings import EARLY_PIXELS, Settings
 CODE = "<code>"
 """File name of the model's code in its error messages."""
 ERROR_CHARS = wire.MAX_ANSWER // 16
-"""Of an error message, its end, that fit into an answer: JSON takes at most twelve bytes for a character."""
+"""The end of an error message that fits into an answer: JSON takes at most twelve bytes per character."""
 OWN_TIME = 0.25
-"""Of a call's time that its code must have had a core, for running out of it to be its own doing; ours: where
+"""Share of a call's time for which its code must have had a core before a timeout is blamed on it; ours: when
 many sessions share few cores, an endless loop and an honest crop look the same."""
 ROOM = 0.95
-"""Of a session's memory that must be free for it to begin in a process that others have used; ours."""
+"""Share of a session's memory that must be free for it to reuse a process; ours."""
 FRAMES = 6
 """Frames of the model's code shown in an error message."""
 
 
-# The model may rebind names in these modules; the loop keeps its own.
+# The model may rebind names in these modules; the loop keeps its own references.
 _setitimer, _chdir, _compile, _exec = signal.setitimer, os.chdir, compile, exec
 _lseek, _fstat, _process_time = os.lseek, os.fstat, time.process_time
 _formatwarning = warnings.formatwarning
 
 
 class _OutOfTime(BaseException):
-    """The soft limit of a call has passed. Not an Exception, so that `except Exception` lets it through."""
+    """The soft limit of a call has passed. Not an Exception, so that `except Exception` does not catch it."""
 
 
 class _TooMuch(RuntimeError):
@@ -61,11 +61,11 @@ class _TooMuch(RuntimeError):
 
 
 class _Unparsed(BaseException):
-    """The code does not parse, and may be sent again, repaired."""
+    """The code does not parse; it may be repaired and sent again."""
 
 
 class _Output(io.TextIOBase):
-    """Standard output and error: goes straight to the shared file, so it survives a kill; cut at a cap."""
+    """Standard output and error: written straight to the shared file, to survive a kill; capped in length."""
 
     encoding = "utf-8"
 
@@ -96,8 +96,8 @@ class Runner:
 
         Args:
             folder: Its workspace, absolute and resolved.
-            tracker: The one that the fork server's hooks report to.
-            settings: Of the sandbox.
+            tracker: The tracker that the fork server's hooks report to.
+            settings: Settings of the sandbox.
         """
         self.folder = folder
         self.settings = settings
@@ -105,12 +105,12 @@ class Runner:
         self._begin()
         self.armed = False
         self.output = _output_file()
-        """The file that the trainer reads what is printed from."""
-        # Once confined, nobody can change who handles it: neither the code, nor we.
+        """The file from which the trainer reads printed output."""
+        # Once confined, neither the code nor this class can change the handler.
         signal.signal(signal.SIGALRM, self._alarm)
 
     def _begin(self) -> None:
-        """Know nothing of any pictures or calls."""
+        """Start over without any pictures or calls."""
         self.tracker.begin(self.folder)
         self.collector = Collector(
             self.folder,
@@ -121,7 +121,7 @@ class Runner:
         self.names: dict[str, Any] = {
             "__name__": "__main__",
             "__builtins__": {**vars(builtins), rewrite.TAKE: rewrite.take},
-            # What models use without importing it (CodeV, appendix 12).
+            # Names that models use without importing them (CodeV, appendix 12).
             "cv2": cv2,
             "display": display.display,
             "Image": PIL.Image,
@@ -138,20 +138,20 @@ class Runner:
         }
 
     def prepare(self) -> None:
-        """What a freshly forked process needs to serve, and its first call, which is slow."""
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
+        """Set up what a freshly forked process needs, and make its first call, which is slow."""
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open for the life of the process
         warnings.formatwarning = _warning
         _seed(0)
         self._call({"code": "import numpy", "raw": False, "repairable": False})
 
     def loop(self, channel: int) -> None:
-        """Take in the inputs, then answer calls until the trainer closes the channel.
+        """Receive the inputs, then answer calls until the trainer closes the channel.
 
         Raises:
-            EOFError: When it did.
+            EOFError: When the trainer has closed it.
         """
         while True:
-            # The answer carries the number that came with the question, so an answer written ahead is known.
+            # The answer repeats the request's number, so an answer written ahead of time is detected.
             message = wire.receive(channel)
             wire.send(channel, {"n": message["n"], **self._answer(message)})
             if "code" not in message and "inputs" in message:
@@ -170,27 +170,27 @@ class Runner:
         return self._adopt(message)
 
     def _adopt(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Become the session of one trajectory: its random numbers and its pictures."""
+        """Become the session of one trajectory, with its random seed and its pictures."""
         _seed(message["seed"])
         self.names.update(self._inputs(message["inputs"]))
         return {"ready": True}
 
     def _forget(self) -> dict[str, Any]:
-        """Be as good as new, after a trajectory whose code was contained (see `vtune.sandbox.contained`)."""
+        """Reset after a trajectory whose code was contained (see `vtune.sandbox.contained`)."""
         self._begin()
         linecache.cache.pop(CODE, None)
-        # Python warns once of each place; entering and leaving this makes it forget of which.
+        # Python warns once per place; entering and leaving this block resets that.
         with warnings.catch_warnings():
             pass
-        # What was printed can be read through the descriptor.
+        # Printed output could otherwise be read through the descriptor.
         os.pwrite(1, bytes(self.settings.output_bytes), 0)
-        # Lists that hold themselves, and errors that were kept, hold files open and pictures in memory.
+        # Reference cycles and stored exceptions keep files open and pictures in memory.
         gc.collect()
         linux.give_back_memory()
         return {"ready": self._has_room(), "spent": _process_time()}
 
     def _has_room(self) -> bool:
-        """Whether a session finds as much memory as in a new process: scattered remains hold addresses."""
+        """Whether a session finds as much memory as in a new process: scattered leftovers hold addresses."""
         kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         try:
             mmap.mmap(-1, int(ROOM * self.settings.memory), flags=kind, prot=mmap.PROT_READ).close()
@@ -199,13 +199,13 @@ class Runner:
         return True
 
     def _decode_ahead(self, pixels: list[str | None]) -> None:
-        """Decode small inputs while nobody waits; large ones would fill the memory of many sessions.
+        """Decode small inputs while the session is idle; large ones would fill the memory of many sessions.
 
-        `pixels`: by input, the file of what the trainer has decoded.
+        `pixels`: for each input, the file with the pixels that the trainer has decoded.
         """
         for picture, file in zip(self.names.get("images", ()), pixels, strict=True):
             if picture.width * picture.height <= EARLY_PIXELS:
-                with contextlib.suppress(*UNREADABLE):  # whoever uses it will get the error
+                with contextlib.suppress(*UNREADABLE):  # code that uses the picture will get the error
                     if file is None:
                         picture.load()
                     else:
@@ -215,7 +215,7 @@ class Runner:
         pictures = []
         for name in names:
             picture = PIL.Image.open(name)
-            # Without EXIF in its head, a PNG would be decoded in search of it.
+            # If a PNG has no EXIF in its header, searching for it would decode the picture.
             orientation = picture.getexif().get(0x0112, 1) if "exif" in picture.info else 1
             region = self.tracker.add_input(name, picture.size, orientation)
             picture.region = region  # type: ignore[attr-defined]
@@ -226,14 +226,14 @@ class Runner:
     def _call(self, message: dict[str, Any]) -> dict[str, Any]:
         if _output_file() != self.output:
             raise ConnectionError("what is printed would reach nobody")
-        # What was printed since the last answer, by whatever woke up with the process, belongs to no call.
+        # Anything printed since the last answer, when the process woke up, belongs to no call.
         _lseek(1, 0, os.SEEK_SET)
         sys.stdout = sys.stderr = _Output(self.settings.output_chars)
         self.tracker.start_call()
         self.collector.start_call()
         status, error = self._execute(message["code"], raw=message["raw"], repairable=message["repairable"])
         _chdir(self.folder)
-        # Of a call that is made again the second time finds all that is new.
+        # If the code does not parse, the second attempt reports everything that is new.
         artifacts = [] if status == "unparsed" else self.collector.collect()
         return {
             "status": status,
@@ -244,10 +244,10 @@ class Runner:
         }
 
     def _execute(self, source: str, *, raw: bool, repairable: bool) -> tuple[str, str]:
-        """Run the code, as it is or rewritten; returns the status and the message for the model.
+        """Run the code, as it is or rewritten; return the status and the message for the model.
 
-        Code that does not parse is the status `unparsed` where it is `repairable`, as the trainer decides.
-        Where a limit ended it that it could not know, that is the status `limit`.
+        If code does not parse and is `repairable`, as the trainer decides, the status is `unparsed`. If it
+        was stopped by a limit that it could not know, the status is `limit`.
         """
         seconds = self.settings.seconds
         began = _process_time()
@@ -255,7 +255,7 @@ class Runner:
         try:
             try:
                 tree = _parsed(source, repairable=repairable)
-                # Only texts and slices are ever changed, and most of a call's time would go into the search.
+                # Only strings and slices are ever rewritten, and the search would take most of a call's time.
                 if not raw and any(mark in source for mark in "'\"["):
                     rewrite.rewrite(tree, self.tracker.inputs)
                 program = _compile(tree, CODE, "exec")
@@ -268,18 +268,18 @@ class Runner:
         except _Unparsed:
             return "unparsed", ""
         except _OutOfTime:
-            # Else it waited for a core that others had (or for nothing at all, which looks the same).
+            # Otherwise others had the cores (or it waited for nothing at all, which looks the same).
             own = _process_time() - began >= OWN_TIME * seconds
             why = f"TimeoutError: the code ran longer than {seconds:g} s and was stopped"
             return "timeout" if own else "limit", why
         except SystemExit as leave:
-            # With a text it is how a script says that it failed.
+            # With a string, it is how a script reports failure.
             return ("error", f"SystemExit: {leave.code}") if type(leave.code) is str else ("ok", "")
         except MemoryError:
             return "limit", "MemoryError: the session's memory limit was reached"
         except _TooMuch as error:
             return "limit", _explain(RuntimeError(*error.args).with_traceback(error.__traceback__))
-        except BaseException as error:  # noqa: BLE001 - whatever the model's code raised is its result
+        except BaseException as error:  # noqa: BLE001 - anything that the model's code raises is its result
             return "error", _explain(error)
         return "ok", ""
 
@@ -289,7 +289,7 @@ class Runner:
             raise _OutOfTime
 
     def _crops(self, artifacts: list[Artifact]) -> list[dict[str, Any]]:
-        """Regions that pictures show, by the picture's name, then those that were only cut out."""
+        """Regions that pictures show, by picture name, then those that were only cropped."""
         crops: list[dict[str, Any]] = [
             {"image": part.image, "bbox": part.box, "shown": artifact.name, "matrix": part.matrix}
             for artifact in artifacts
@@ -304,7 +304,7 @@ class Runner:
 
 
 def _output_file() -> tuple[int, int] | None:
-    """Which file is standard output; None where it was closed."""
+    """Device and inode of standard output; None if it was closed."""
     try:
         facts = _fstat(1)
     except OSError:
@@ -313,7 +313,7 @@ def _output_file() -> tuple[int, int] | None:
 
 
 def _opaque(picture: PIL.Image.Image) -> PIL.Image.Image:
-    """An input in RGB, on white, as the policy sees it; a plain one stays undecoded until code touches it."""
+    """An input in RGB, on white, as the policy sees it; a plain one is decoded only when code uses it."""
     if picture.has_transparency_data:
         region = region_of(picture)
         ground = PIL.Image.new("RGBA", picture.size, "white")
@@ -332,7 +332,7 @@ def _parsed(source: str, *, repairable: bool) -> ast.Module:
 
 
 def _seed(number: int) -> None:
-    """Seed every random generator that a model's code may count on."""
+    """Seed every random generator that a model's code may use."""
     random.seed(number)
     np.random.seed(number % 2**32)
     cv2.setRNGSeed(number % 2**31)
@@ -341,14 +341,14 @@ def _seed(number: int) -> None:
 def _warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning as Python prints it; where in a library of this machine it arose is left out."""
+    """A warning as Python prints it, but without its place in a library on this machine."""
     if filename == CODE:
         return _formatwarning(message, category, filename, lineno, line)
     return f"{category.__name__}: {message}\n"
 
 
 def _explain(error: BaseException) -> str:
-    """A traceback with the frames of the model's own code."""
+    """A traceback with only the frames of the model's own code."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == CODE]
     lines = traceback.format_exception_only(error)
     if frames:

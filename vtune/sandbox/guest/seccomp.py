@@ -1,10 +1,10 @@
 """The system call filter of a session: whatever is not listed here is refused.
 
-It keeps a session one process with one thread, without sockets, that can signal nobody but itself and cannot
-change the metadata of files, which Landlock does not cover. What an image library needs stays as it is.
+It keeps a session a single process with a single thread and no sockets, which can signal only itself and
+cannot change file metadata, which Landlock does not cover. It allows everything that image libraries need.
 
-The filter is a binary search over the ranges of numbers with the same answer: short to run, and short for
-the kernel to check when it is loaded, which every session waits for.
+The filter is a binary search over ranges of call numbers with the same answer: this is fast to run, and fast
+for the kernel to verify on loading, which every session has to wait for.
 """
 
 import ctypes
@@ -18,9 +18,9 @@ from . import linux
 from .syscalls import TABLES
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""How the kernel names the machine to a filter (linux/audit.h)."""
+"""The kernel's identifier of the architecture in a filter (linux/audit.h)."""
 X32_BIT = 0x40000000
-"""Marks the numbers of the x32 interface, a second way into an x86_64 kernel."""
+"""Marks call numbers of the x32 interface, a second way into an x86_64 kernel."""
 
 ALLOW, KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
@@ -52,26 +52,26 @@ _OF_A_PROCESS = {
     "sched_getaffinity": 0,
     "getpriority": 1,
 }
-"""Facts about the process that an argument names: only the session itself."""
+"""Calls about the process that an argument names -> its index; only the session itself is allowed."""
 _PRETENDED = """
     chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes futimesat utimensat
 """
-"""Answered with success and not done, so that `shutil.copy` and its like go on."""
+"""Reported as successful but not done, so that `shutil.copy` and the like continue."""
 _ATTRIBUTES = """
     setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr removexattr
     lremovexattr fremovexattr
 """
-"""Answered as by a file system that has no extended attributes."""
+"""Answered as on a file system without extended attributes."""
 
 _FCNTL = (0, 1, 2, 3, 4, 1030, 1032)
 """Duplicate, descriptor and status flags, pipe size; not F_SETOWN or F_SETSIG, which send signals."""
 _FCNTL_LOCKS = (5, 6, 7, 36, 37, 38)
 """F_GETLK, F_SETLK, F_SETLKW, and the same for open file descriptions."""
 _KEPT_SIGNALS = (14, 18)
-"""SIGALRM, which ends a call, and SIGCONT, which wakes the session: a handler of the code's would run in the
-gap between that and the next question."""
+"""SIGALRM, which ends a call, and SIGCONT, which wakes the session: a handler set by the code would run
+between that and the next request."""
 _ITIMER_REAL = 0
-"""The timer of the soft limit; the others go on counting in the next call."""
+"""The timer of the soft limit; the other timers would keep running into the next call."""
 _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _PRCTL = (3, 15, 16, 21, 23, 0x53564D41)
@@ -118,33 +118,33 @@ def _argument(index: int, *, upper_half: bool = False) -> _Step:
 
 
 def _one_of(index: int, values: Iterable[int | None], otherwise: _Steps = _REFUSED) -> _Steps:
-    """Allow these values of an `int` argument, whose upper half the kernel ignores."""
+    """Allow these values of an `int` argument; the kernel ignores its upper half."""
     tests = [(_Step(_EQUAL, value, 0, 1), *_ALLOWED) for value in values]
     return (_argument(index), *itertools.chain.from_iterable(tests), *otherwise)
 
 
 def _null(index: int) -> _Steps:
-    """Allow the call only without that pointer."""
+    """Allow the call only if that pointer is null."""
     test = _Step(_EQUAL, 0, 1, 0)
     halves = [(_argument(index, upper_half=upper), test, *_REFUSED) for upper in (False, True)]
     return (*halves[0], *halves[1], *_ALLOWED)
 
 
 def _none_of(values: Iterable[int], number: int) -> _Steps:
-    """Refuse these values of the argument that is loaded, by an error of their own."""
+    """Refuse these values of the loaded argument with a specific error."""
     return tuple(step for value in values for step in (_Step(_EQUAL, value, 0, 1), *_refuse(number)))
 
 
 def _handler() -> _Steps:
-    """Allow to change who handles a signal, but not one of `_KEPT_SIGNALS`; to ask who does is fine."""
+    """Allow changing the handler of any signal except `_KEPT_SIGNALS`; querying is always allowed."""
     count = len(_KEPT_SIGNALS)
-    # Each test jumps over those after it, and over the step that allows all other signals.
+    # Each test jumps over the later ones, and over the step that allows all other signals.
     jumps = [_Step(_EQUAL, number, count - at, 0) for at, number in enumerate(_KEPT_SIGNALS)]
     return (_argument(0), *jumps, *_ALLOWED, *_null(1))
 
 
 def _open(flags: int) -> _Steps:
-    """Refuse to truncate what is not opened for writing: old versions of Landlock let that through."""
+    """Refuse to truncate a file not opened for writing, which old versions of Landlock let through."""
     return (
         _argument(flags),
         _Step(_ANY_BIT, _O_TRUNC, 1, 0),
@@ -158,7 +158,7 @@ def _open(flags: int) -> _Steps:
 
 
 def _policy() -> dict[str, _Steps]:
-    """The answer to each call, by its name; a machine that lacks a call leaves its entry out."""
+    """The answer to each call, by name; on a machine that lacks a call, its entry is ignored."""
     policy = dict.fromkeys((_FILES + _MEMORY + _TIME_AND_SIGNALS + _FACTS).split(), _ALLOWED)
     policy |= dict.fromkeys(_PRETENDED.split(), _refuse(0))
     policy |= dict.fromkeys(_ATTRIBUTES.split(), _refuse(errno.ENOTSUP))
@@ -166,16 +166,16 @@ def _policy() -> dict[str, _Steps]:
     return policy | {
         "open": _open(1),
         "openat": _open(2),
-        # What a filter cannot read, it refuses as missing; the C library then takes the older call.
+        # Arguments behind pointers cannot be checked: report the call as missing, so libc uses the older one.
         "openat2": _refuse(errno.ENOSYS),
         "clone3": _refuse(errno.ENOSYS),
         "clone": _refuse(errno.EAGAIN),
         "kill": _one_of(0, [None]),
         "tgkill": _one_of(0, [None]),
-        # Only to read, and only its own.
+        # Read only, and only its own limits.
         "prlimit64": (*_null(2)[:-1], *_one_of(0, [0, None])),
-        # No locks, for fonts and libraries are everybody's: missing, not refused, for a library that is
-        # refused one may wait until it is free.
+        # No locks, since fonts and libraries are shared. Missing rather than refused: a library whose lock
+        # is refused may wait for it to become free.
         "flock": _refuse(errno.ENOSYS),
         "fcntl": _one_of(1, _FCNTL, (*_none_of(_FCNTL_LOCKS, errno.ENOSYS), *_REFUSED)),
         "rt_sigaction": _handler(),
@@ -187,13 +187,13 @@ def _policy() -> dict[str, _Steps]:
         "sendto": _null(4),
         "recvfrom": _null(4),
         "renameat2": _one_of(4, _RENAME),
-        # It takes gigabytes of disk in no time, long before anybody looks.
+        # It can take gigabytes of disk in no time, long before the quota is checked.
         "fallocate": _refuse(errno.EOPNOTSUPP),
     }
 
 
 def _search(ranges: list[tuple[int, _Steps]]) -> _Steps:
-    """Run the steps of the last range that does not begin above the loaded number."""
+    """Run the steps of the last range that does not start above the loaded number."""
     if len(ranges) == 1:
         return ranges[0][1]
     half = len(ranges) // 2
@@ -224,12 +224,12 @@ def _assemble(machine: str) -> _Steps:
 
 
 def supported(machine: str) -> bool:
-    """Whether there is a filter for a machine, by the name that `uname` gives it."""
+    """Whether there is a filter for a machine, by its name in `uname`."""
     return machine in TABLES
 
 
 class Filter:
-    """The filter for one machine, ready but for the pid of the session."""
+    """The filter for one machine, complete except for the pid of the session."""
 
     def __init__(self, machine: str) -> None:
         steps = _assemble(machine)
@@ -237,7 +237,7 @@ class Filter:
             struct.pack("=HBBI", step.code, step.if_true, step.if_false, step.value or 0) for step in steps
         )
         self._pids = [8 * index + 4 for index, step in enumerate(steps) if step.value is None]
-        # Laid out as the kernel reads it, so that a session only has to fill in its pid.
+        # Laid out as the kernel reads it, so a session only has to fill in its pid.
         self._steps = ctypes.create_string_buffer(packed, len(packed))
         self._header = ctypes.create_string_buffer(
             struct.pack("@HP", len(steps), ctypes.addressof(self._steps))
@@ -249,7 +249,7 @@ class Filter:
         return self._steps.raw
 
     def load(self, pid: int) -> None:
-        """Filter the calls of this process, whose own pid is `pid`, for good. It has set no_new_privs.
+        """Filter the calls of this process, whose pid is `pid`, permanently. It must have set no_new_privs.
 
         Raises:
             OSError: If the kernel refuses.

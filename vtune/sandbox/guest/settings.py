@@ -4,17 +4,17 @@ import json
 from dataclasses import asdict, dataclass
 
 EARLY_PIXELS = 1 << 20
-"""Of an input that is decoded before it is asked for. Ours: 3 MB."""
+"""Pixels of an input that is decoded before it is used. Ours: 3 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Of one sandbox; every session has the same."""
+    """Settings of one sandbox; they are the same for all its sessions."""
 
     folder: str
     """The sandbox's own folder, absolute and resolved."""
     trainer: int
-    """Process id; when it ends, the sandbox ends."""
+    """Process id; when this process ends, the sandbox ends."""
     isolation: str
     """`auto`, `namespaces`, `flat` or `unsafe`."""
     without: tuple[str, ...]
@@ -24,29 +24,29 @@ class Settings:
     warm: int
     """Idle sessions kept ready, at most."""
     seconds: float
-    """Wall-clock seconds of one call."""
+    """Wall-clock seconds per call."""
     memory: int
-    """Bytes of address space of a session beyond what the fork server holds."""
+    """Bytes of address space of a session beyond those of the fork server."""
     cpu_seconds: int
-    """CPU seconds of a session's whole life."""
+    """CPU seconds over a session's whole life."""
     file_bytes: int
     """Largest file that may be written."""
     open_files: int
     output_chars: int
-    """Printed text kept of one call."""
+    """Printed characters kept per call."""
     images_per_call: int
     max_pixels: int
-    """Of one picture."""
+    """Per picture."""
     max_side: int
-    """Pixels of its longer side."""
+    """Pixels of a picture's longer side."""
     max_ratio: int
     """Longer side / shorter side of one picture."""
     max_scans: int
-    """Of a JPEG: passes over the picture."""
+    """For a JPEG: passes over the picture."""
     max_scanned: int
-    """Of a JPEG: passes x pixels."""
+    """For a JPEG: passes x pixels."""
     max_packed_pixels: int
-    """Of a BMP with run lengths."""
+    """For a run-length encoded BMP."""
 
     def to_json(self) -> str:
         """As one line of text."""
@@ -58,8 +58,8 @@ class Settings:
         return cls(**json.loads(text))
 
     def allows(self, width: int, height: int, content: bytes) -> bool:
-        """Whether the trainer may show a picture of this size and content; another is not worth a look."""
-        # Coded pixels do not contain the mark of a scan, a thumbnail may.
+        """Whether the trainer may show a picture of this size and content; if not, it is not examined."""
+        # Entropy-coded data cannot contain the scan marker, but a thumbnail may.
         scans = content.count(b"\xff\xda") - 1
         if content.startswith(b"\xff\xd8") and (
             scans > self.max_scans or scans * width * height > self.max_scanned
@@ -76,5 +76,5 @@ class Settings:
 
     @property
     def output_bytes(self) -> int:
-        """Room for the printed text of one call: a character takes at most four bytes."""
+        """Room for the printed output of one call: a character takes at most four bytes."""
         return 4 * self.output_chars

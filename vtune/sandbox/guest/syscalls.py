@@ -1,7 +1,7 @@
 """Numbers of the system calls that the sandbox allows, answers or makes, for both supported architectures.
 
-Source: the kernel's own headers (asm/unistd_64.h, and asm-generic/unistd.h for aarch64). A name that a
-machine does not have is not in its table.
+Source: the kernel's own headers (asm/unistd_64.h, and asm-generic/unistd.h for aarch64). A call that a
+machine does not have is missing from its table.
 """
 
 
@@ -60,4 +60,4 @@ AARCH64 = _table("""
     landlock_add_rule 445  landlock_restrict_self 446  fchmodat2 452
 """)
 TABLES = {"x86_64": X86_64, "aarch64": AARCH64}
-"""By the name that `uname` gives the machine."""
+"""Keyed by the machine's name in `uname`."""

@@ -1,7 +1,7 @@
 """Which protection this machine offers: the best is used; without a sufficient one, nothing runs.
 
-`namespaces`: an own view of files, processes and network for the fork server and its sessions, besides the
-layers of `flat`. `flat`: Landlock and seccomp, which need no rights at all. `unsafe`: none, on demand only.
+`namespaces`: a separate view of files, processes and network for the fork server and its sessions, besides
+the layers of `flat`. `flat`: Landlock and seccomp, which need no privileges. `unsafe`: none, only on request.
 """
 
 import os
@@ -28,17 +28,17 @@ SYSTEM = (
     "/usr/share/fonts",
     "/usr/share/zoneinfo",
 )
-"""Libraries, time zones and fonts, as far as a machine has them."""
+"""Libraries, time zones and fonts, if the machine has them."""
 PACKAGES = ("site-packages", "dist-packages")
-"""What folders are called that packages are installed into."""
+"""Names of folders that packages are installed into."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 MOUNT_POINT = ".view"
-"""Folder below the sandbox's own on which its view of the files is built."""
+"""Folder in the sandbox's own folder where its view of the files is assembled."""
 FIRST_UID = 1_610_612_736
-"""Users of the sessions: far from those that people and containers have."""
+"""First user id of sessions: far from those of people and containers."""
 UIDS = 1 << 20
 CAPABILITIES = (0, 1, 3, 5, 6, 7)
-"""CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID: what it takes to run sessions as users of their own."""
+"""CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID: needed to run sessions as separate users."""
 
 
 class Unavailable(Exception):
@@ -52,18 +52,18 @@ class Tier:
     name: str
     namespaces: bool
     user_namespace: bool
-    """Whether the namespaces needed one: the trainer is not root."""
+    """Whether the namespaces needed a user namespace, because the trainer is not root."""
     landlock: int
-    """Interface version, 0 = not used."""
+    """Interface version; 0: not used."""
     seccomp: bool
     private_uid: bool
-    """Whether each session is a user of its own."""
+    """Whether each session has its own user."""
     notes: tuple[str, ...]
-    """Why a layer is missing."""
+    """Why layers are missing."""
 
     @property
     def files(self) -> bool:
-        """Whether a session is kept from all files but its own and those of the runtime."""
+        """Whether a session is kept from all files except its own and those of the runtime."""
         return bool(self.landlock) or (self.namespaces and self.private_uid)
 
 
@@ -104,26 +104,26 @@ def choose(settings: Settings) -> Tier:
 def runtime() -> tuple[str, ...]:
     """Folders and files that sessions may read: Python, its packages, the system's libraries and fonts.
 
-    No checkout and no data: what an editable install points to stays unreadable.
+    No checkout and no data: the target of an editable install stays unreadable.
     """
     paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    # An environment may lie upon another, whose packages a .pth file adds to the path.
+    # A virtual environment may be based on another one, whose packages a .pth file adds to the path.
     paths += [path for path in sys.path if PurePath(path).name in PACKAGES]
     paths += [*site.getsitepackages(), f"{sys.base_prefix}/lib", *SYSTEM]
     found = [path for path in dict.fromkeys(paths) if Path(path).exists()]
-    # What lies inside another of them needs no rule of its own.
+    # A path inside another one needs no rule.
     return tuple(
         path for path in found if not any(path.startswith(f"{other}/") for other in found if other != path)
     )
 
 
 def view(settings: Settings) -> namespaces.View:
-    """What stays visible in the sandbox's own view of the files."""
+    """What stays visible in the sandbox's view of the files."""
     return namespaces.View(read_only=runtime(), devices=DEVICES, writable=(settings.folder,))
 
 
 def mount_point(settings: Settings) -> str:
-    """Where that view is built."""
+    """Where that view is assembled."""
     return f"{settings.folder}/{MOUNT_POINT}"
 
 
@@ -178,7 +178,7 @@ def _private_uid(settings: Settings, spaces: bool, notes: list[str]) -> bool:
 
 
 def _capable() -> bool:
-    """Whether this process can make, read, signal and remove what belongs to a session's own user."""
+    """Whether this process can create, read, signal and remove what belongs to a session's own user."""
     facts = Path("/proc/self/status").read_text().splitlines()
     held = next(int(line.split()[1], 16) for line in facts if line.startswith("CapEff:"))
     return all(held >> number & 1 for number in CAPABILITIES)
@@ -194,5 +194,5 @@ def _mapped(first: int, count: int) -> bool:
 
 
 def _open_to_all(path: str) -> bool:
-    """Whether every user can pass all folders above a path."""
+    """Whether every user can traverse all folders above a path."""
     return all(parent.stat().st_mode & stat.S_IXOTH for parent in Path(path).resolve().parents)

@@ -10,9 +10,9 @@ from typing import Any
 
 HEAD = struct.Struct("!I")
 CHUNK = 1 << 16
-"""Bytes read at a time; most messages come whole."""
+"""Bytes read at a time; most messages arrive in one piece."""
 MAX_ANSWER = 256 << 10
-"""Bytes; a longer answer breaks the protocol."""
+"""Bytes; a longer answer violates the protocol."""
 
 
 def pack(message: dict[str, Any]) -> bytes:
@@ -37,7 +37,7 @@ def receive(fd: int) -> dict[str, Any]:
     content = bytearray()
     length = HEAD.size
     while len(content) < length:
-        # Whoever asks waits for the answer: there is never more than one message.
+        # The sender of a request waits for the answer, so there is never more than one message.
         part = os.read(fd, CHUNK)
         if not part:
             raise EOFError("the other side has gone")

@@ -1,7 +1,7 @@
 """The fork server: one clean process with the image libraries loaded, forked once for each session.
 
-It keeps a few sessions forked and confined in advance. It never holds anything of the trainer, and runs no
-code of a model itself.
+It keeps a few sessions forked and confined in advance. It never holds anything of the trainer's, and does
+not run model code itself.
 """
 
 import fcntl
@@ -29,22 +29,22 @@ from .settings import Settings
 CHANNEL = 10
 """Descriptor of a session's channel to the trainer."""
 OUTSIDE = "/etc/passwd"
-"""A file that exists everywhere and that no session may read."""
+"""A file that exists everywhere and that sessions must not read."""
 CALM_SECONDS = 0.01
-"""Without a request for so long, idle sessions are forked again: a burst of requests goes first."""
+"""Idle sessions are replaced once there has been no request for this long: bursts of requests go first."""
 STARVED_SECONDS = 1.0
-"""Until the next try where the machine could not fork."""
+"""Until the next attempt if the machine could not fork."""
 FIRST_WARM = 8
-"""Idle sessions at most, before more have lived at the same time; ours: one takes 6 ms of a processor."""
+"""Idle sessions at most, until more have lived at the same time; ours: each takes 6 ms of a processor."""
 FIRST_RULE = 200
-"""Lowest descriptor of a readable path that is held open for the rules of the sessions."""
+"""Lowest descriptor of the readable paths that are kept open for the sessions' rules."""
 OPEN_FILES = 8192
-"""Of the fork server: one for each session, three more for an idle one."""
+"""Limit for the fork server: one per session, three more per idle one."""
 NO_CONFINEMENT = 97
 """Exit status of a session that could not be confined."""
 
 MakeRunner = Callable[[str], Any]
-"""From a workspace to its `runner.Runner`."""
+"""Takes a workspace, returns its `runner.Runner`."""
 
 
 class _TrainerGone(Exception):
@@ -53,7 +53,7 @@ class _TrainerGone(Exception):
 
 @dataclass(slots=True)
 class _Idle:
-    """A session that waits to be adopted."""
+    """A session that is waiting to be used."""
 
     place: dict[str, Any]
     fds: tuple[int, int, int]
@@ -61,23 +61,23 @@ class _Idle:
 
 
 def main(control: socket.socket, settings: Settings, tier: tiers.Tier, guardian: int) -> NoReturn:
-    """Serve requests for sessions until the trainer goes; ends the process.
+    """Serve requests for sessions until the trainer goes away; ends the process.
 
     Args:
         control: A SOCK_SEQPACKET socket to the trainer.
-        settings: Of the sandbox.
-        tier: The protection to put in force.
-        guardian: Process id of the parent, as it sees itself.
+        settings: Settings of the sandbox.
+        tier: The protection to enforce.
+        guardian: Process id of the parent, as the parent sees itself.
     """
     try:
         confine.die_with_parent(signal.SIGKILL)
-        # In a process namespace of its own the parent shows as 0.
+        # In a separate process namespace, the parent shows up as 0.
         if os.getppid() not in (0, guardian):
             os._exit(0)
         _Server(control, settings, tier).serve()
     except (_TrainerGone, BrokenPipeError, ConnectionResetError):
         os._exit(0)
-    except BaseException:  # noqa: BLE001 - reported to whoever reads the log; the parent's code must not go on
+    except BaseException:  # noqa: BLE001 - goes to the log; the parent's code must not run on
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
@@ -112,24 +112,24 @@ class _Server:
         )
         self.pid = os.getpid()
         self.count = 0
-        """Sessions made; names their folders and users."""
+        """Number of sessions made; names their folders and users."""
         self.broken = False
-        """Whether a session could not be confined: then none is made in advance."""
+        """Whether a session could not be confined: from then on, none is made in advance."""
         self.calm = 0.0
-        """When the last burst of requests will be over, as `time.monotonic`."""
+        """When the last burst of requests will be over, in `time.monotonic` time."""
         self.idle: deque[_Idle] = deque()
         self.most = 0
-        """Sessions that have lived at the same time, those that wait to be used again included."""
+        """Largest number of sessions alive at once, including those waiting to be used again."""
         self.children: dict[int, int] = {}
-        """Pidfd -> pid of every child that lives."""
+        """Pidfd -> pid of each living child."""
         self.removers: dict[int, int] = {}
-        """Pidfd -> number of the request, of every child that removes a folder."""
+        """Pidfd -> request number of each child that removes a folder."""
         self.poll = select.poll()
         self.poll.register(control, select.POLLIN)
 
     def serve(self) -> NoReturn:
         """Answer requests, reap children, keep the pool full."""
-        # What the imports made stays: nobody looks for garbage among it, neither here nor in a session.
+        # Imported objects stay: keep the garbage collector away from them, here and in the sessions.
         gc.freeze()
         gc.enable()
         facts = {"ready": True, "tier": asdict(self.tier), "uid": os.getuid()}
@@ -168,7 +168,7 @@ class _Server:
         self.most = max(self.most, self._lively())
         answer = {"number": number, "place": session.place, "fresh": place is None}
         socket.send_fds(self.control, [json.dumps(answer).encode()], session.fds)
-        # The pidfd stays: the end of the session is read from it.
+        # Keep the pidfd: it reports the end of the session.
         for fd in session.fds[1:]:
             os.close(fd)
 
@@ -177,11 +177,11 @@ class _Server:
         return len(self.children) - len(self.idle) - len(self.removers)
 
     def _wanted(self) -> int:
-        """Idle sessions wanted: as many as have lived and live no more, within what the settings allow."""
+        """Idle sessions wanted: as many as have lived at the peak and ended, within the settings' limit."""
         return min(self.settings.warm, max(FIRST_WARM, self.most - self._lively()))
 
     def _remove(self, number: int, folder: str) -> None:
-        """Remove a folder: here where that is quick, else in a child, for others wait for this process."""
+        """Remove a folder: directly if that is quick, else in a child, since others wait for this process."""
         if folders.quick_to_remove(folder):
             self.control.send(json.dumps(_removed(number, folder)).encode())
             return
@@ -203,14 +203,14 @@ class _Server:
         try:
             self.idle.append(self._fork(None))
         except OSError:
-            # No process or memory to spare at the moment: a request will say so, or succeed later.
+            # No process or memory available right now: a request will report that, or succeed later.
             self.calm = time.monotonic() + STARVED_SECONDS
 
     def _fork(self, place: dict[str, Any] | None) -> _Idle:
         """Fork one session, in a new folder or in that of a session that ended.
 
         Raises:
-            OSError: If the machine cannot.
+            OSError: If the machine cannot fork.
         """
         if place is None:
             self.count += 1
@@ -240,8 +240,8 @@ class _Server:
             answer = {"number": number, "failed": "the process that removed it was killed"}
             self.control.send(json.dumps(answer).encode())
         for session in [idle for idle in self.idle if idle.fds[0] == pidfd]:
-            # No code of a model has run in it: its status is our own. Otherwise memory was short, and the
-            # next request gets another.
+            # It has run no model code, so the status is our own. Any other status means that memory was
+            # short; the next request gets another session.
             self.broken |= os.waitstatus_to_exitcode(status) == NO_CONFINEMENT
             self.idle.remove(session)
             for fd in session.fds[1:]:
@@ -259,14 +259,14 @@ class _Server:
                 status = 0
                 runner.loop(CHANNEL)
         except (EOFError, ConnectionError):
-            # The trainer has closed the channel: the session's regular end.
+            # The trainer has closed the channel: the normal end of a session.
             pass
         finally:
             # A session must not fall back into the fork server's loop, whatever happened.
             os._exit(status)
 
     def _confined(self, place: dict[str, Any], channel: int, output: int) -> Any:
-        """The runner of this process, which can do no harm from here on."""
+        """Confine this process and return its runner; from here on the process can do no harm."""
         descriptors.arrange(
             channel=(channel, CHANNEL), output=output, keep=[rule.fd for rule in self.confinement.rules]
         )
@@ -291,7 +291,7 @@ class _Server:
 
 
 def _removed(number: int, folder: str) -> dict[str, Any]:
-    """The answer to a request to remove a folder, which is removed by now."""
+    """Remove a folder, and return the answer to the request."""
     try:
         folders.remove(folder)
     except OSError as error:
@@ -304,7 +304,7 @@ def _rules() -> tuple[landlock.Rule, ...]:
     access = dict.fromkeys((*tiers.runtime(), *tiers.DEVICES), landlock.READ)
     access[os.devnull] = landlock.WRITE
     rules = [landlock.rule(path, rights) for path, rights in access.items()]
-    # Away from the numbers that a session's own descriptors will have.
+    # Away from the numbers used for a session's own descriptors.
     moved = tuple(replace(rule, fd=fcntl.fcntl(rule.fd, fcntl.F_DUPFD_CLOEXEC, FIRST_RULE)) for rule in rules)
     for rule in rules:
         os.close(rule.fd)
@@ -312,7 +312,7 @@ def _rules() -> tuple[landlock.Rule, ...]:
 
 
 def _load(settings: Settings) -> MakeRunner:
-    """Import the libraries, hook them, and touch what they load lazily, so that sessions share the pages."""
+    """Import the libraries, hook them, and trigger lazy loading, so that sessions share the pages."""
     import io
     import tempfile
 
@@ -325,14 +325,14 @@ def _load(settings: Settings) -> MakeRunner:
     import PIL.ImageOps
     from matplotlib import artist
 
-    # matplotlib writes a table of settings into its docstrings as it is imported, which takes a third
-    # of its import, in every sandbox. A session still gets the table from `kwdoc`.
+    # When imported, matplotlib writes tables of settings into its docstrings, which takes a third of the
+    # import time, in every sandbox. Sessions still get the tables from `kwdoc`.
     table, artist.kwdoc = artist.kwdoc, lambda _: ""
     import matplotlib.pyplot as plt
 
     artist.kwdoc = table
 
-    # The runner before the hooks: it keeps some functions as they were.
+    # Import the runner before the hooks: it keeps some original functions.
     from . import hooked, runner
 
     cv2.setNumThreads(0)

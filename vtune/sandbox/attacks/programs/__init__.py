@@ -1,7 +1,7 @@
 """Random programs that look, or pretend to, for testing an evidence reward.
 
-`Program` is a genome, `written` turns it into source text for one puzzle and says where the target lies in
-each picture that it saves; `random_program`, `mutated` and `crossed` make new ones.
+`Program` is a genome; `written` turns it into source text for one puzzle and reports where the target is in
+each picture that it saves; `random_program`, `mutated` and `crossed` create new ones.
 """
 
 from vtune.sandbox.attacks.programs.breeding import crossed, mutated, random_program

@@ -10,7 +10,7 @@ from vtune.sandbox.attacks.programs.savers import HONEST_SAVERS, SAVERS
 from vtune.sandbox.attacks.programs.sources import BLIND, KNOWING
 
 MOST_SHOTS, MOST_CALLS, MOST_STEPS = 5, 3, 7
-"""Of a call, of a program, of a shot; a sandbox returns five pictures of a call."""
+"""Per call, per program, per shot; a sandbox returns five pictures per call."""
 OPERATIONS = HONEST | HOSTILE
 
 
@@ -22,9 +22,9 @@ def random_program(rng: random.Random, *, blind: bool, honest: float = 0.4) -> P
     """A program of random parts.
 
     Args:
-        rng: Source of chance.
-        blind: It knows nothing of the target: one program for all questions.
-        honest: Share of programs without any part that takes content away.
+        rng: Random generator.
+        blind: Whether it knows nothing about the target, so that one program serves all questions.
+        honest: Share of programs in which no part removes content.
     """
     pure = rng.random() < honest
     sources = BLIND if blind else KNOWING
@@ -50,7 +50,7 @@ def mutated(program: Program, rng: random.Random, *, blind: bool) -> Program:
 
 
 def crossed(a: Program, b: Program, rng: random.Random) -> Program:
-    """Shots of both, and sometimes a shot whose head is one's and whose tail is the other's."""
+    """Shots of both parents, and sometimes a shot with the head of one and the tail of the other."""
     one, other = rng.choice(a.shots), rng.choice(b.shots)
     cut, join = rng.randint(0, len(one.steps)), rng.randint(0, len(other.steps))
     child = Shot(one.source, (*one.steps[:cut], *other.steps[join:])[:MOST_STEPS], other.saver)
@@ -60,7 +60,7 @@ def crossed(a: Program, b: Program, rng: random.Random) -> Program:
 
 
 def _replaced(program: Program, rng: random.Random, change: Callable[[Shot], Shot]) -> Program:
-    """One of its shots changed."""
+    """The program with one of its shots changed."""
     k = rng.randrange(len(program.calls))
     call = program.calls[k]
     n = rng.randrange(len(call))
@@ -112,7 +112,7 @@ def _nudged(program: Program, rng: random.Random, blind: bool) -> Program:
 
 
 def _doubled(program: Program, rng: random.Random, blind: bool) -> Program:
-    """One more shot like one that is there, from another place."""
+    """Duplicate one shot, from another place."""
     k = rng.randrange(len(program.calls))
     call = program.calls[k]
     shot = rng.choice(call)
@@ -122,7 +122,7 @@ def _doubled(program: Program, rng: random.Random, blind: bool) -> Program:
 
 
 def _dropped(program: Program, rng: random.Random, blind: bool) -> Program:
-    """One shot fewer, or one call."""
+    """Drop one shot, or one call."""
     k = rng.randrange(len(program.calls))
     call = program.calls[k]
     if len(call) > 1:

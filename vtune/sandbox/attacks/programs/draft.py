@@ -9,7 +9,7 @@ import numpy.typing as npt
 from vtune.schema.box import Box
 
 Map = npt.NDArray[np.float64]
-"""3 x 3: pixels of the input (x, y, 1) -> pixels of a picture."""
+"""3 x 3 matrix that maps pixels of the input (x, y, 1) to pixels of a picture."""
 
 HEADER = (
     "from PIL import Image, ImageChops, ImageDraw, ImageEnhance, ImageFilter, ImageOps\n"
@@ -29,9 +29,9 @@ class Place:
 
 @dataclass(slots=True)
 class Draft:
-    """The variable `c` and what is known of it.
+    """The variable `c` and what is known about it.
 
-    Operations append lines that compute a new `c`, and keep `width`, `height`, `kind` and `places` true.
+    Operations append lines that compute a new `c`, and update `width`, `height`, `kind` and `places`.
     """
 
     lines: list[str]
@@ -41,19 +41,19 @@ class Draft:
     kind: str = "pil"
     """`pil` or `array` (RGB, uint8)."""
     grey: bool = False
-    """One channel only."""
+    """Only one channel."""
     saved: tuple[str, ...] = ()
     honest: bool = True
-    """Nothing has been done to it that takes away what it shows."""
+    """Nothing has been done that removes what it shows."""
     first: bool = field(default=True)
-    """What comes back first is this picture, not another one of the same file."""
+    """The first picture returned is this one, not another one from the same file."""
 
     def add(self, *lines: str) -> None:
-        """Append lines as they stand."""
+        """Append lines unchanged."""
         self.lines.extend(lines)
 
     def pil(self, *, colour: bool = False) -> None:
-        """Make `c` a PIL picture, of three channels if `colour`."""
+        """Make `c` a PIL picture, with three channels if `colour`."""
         if self.kind == "array":
             self.add("c = Image.fromarray(c)")
             self.kind = "pil"
@@ -62,7 +62,7 @@ class Draft:
             self.grey = False
 
     def array(self, *, colour: bool = False, grey: bool = False) -> None:
-        """Make `c` an array, of three channels if `colour`, of one if `grey`."""
+        """Make `c` an array, with three channels if `colour`, one if `grey`."""
         if self.kind == "pil":
             self.add("c = np.array(c)")
             self.kind = "array"
@@ -74,35 +74,35 @@ class Draft:
             self.grey = True
 
     def move(self, matrix: Map, width: int, height: int) -> None:
-        """`c` is now a picture of this size, whose pixels come from those of the old one by `matrix`."""
+        """`c` is now a picture of this size, and `matrix` maps the old picture's pixels to its pixels."""
         self.places = tuple(Place(matrix @ place.map, place.box) for place in self.places)
         self.width, self.height = width, height
 
 
 Operation = Callable[[Draft, tuple[float, ...]], None]
-"""Appends a change of `c` to a draft; its numbers, in [0, 1], choose how much."""
+"""Appends a change of `c` to a draft; its parameters, in [0, 1], control the strength."""
 
 
 def scaled(x: float, y: float) -> Map:
-    """A change of size."""
+    """The map of a resize."""
     return np.diag([x, y, 1.0])
 
 
 def shifted(x: float, y: float) -> Map:
-    """A shift."""
+    """The map of a shift."""
     return np.array([[1.0, 0, x], [0, 1.0, y], [0, 0, 1.0]])
 
 
 def within(number: float, low: float, high: float) -> float:
-    """A parameter between two bounds."""
+    """Scale a parameter to a range."""
     return low + (high - low) * number
 
 
 def integer(number: float, low: int, high: int) -> int:
-    """A parameter as one of the whole numbers from `low` to `high`."""
+    """Turn a parameter into an integer from `low` to `high`."""
     return min(high, low + int(number * (high - low + 1)))
 
 
 def either(number: float, *options: str) -> str:
-    """A parameter as one of some texts."""
+    """Use a parameter to choose one of several texts."""
     return options[integer(number, 0, len(options) - 1)]

@@ -18,7 +18,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """What makes one picture (or few)."""
+    """The steps that make one picture (or a few)."""
 
     source: Step
     steps: tuple[Step, ...]
@@ -27,18 +27,18 @@ class Shot:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a policy might write: its calls, each a few shots."""
+    """What a policy might write: calls of a few shots each."""
 
     calls: tuple[tuple[Shot, ...], ...]
 
     @property
     def shots(self) -> tuple[Shot, ...]:
-        """Of all calls, in order."""
+        """The shots of all calls, in order."""
         return tuple(shot for call in self.calls for shot in call)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all its steps, in order."""
+        """The names of all its steps, in order."""
         return tuple(step.name for shot in self.shots for step in (shot.source, *shot.steps, shot.saver))
 
 
@@ -54,7 +54,7 @@ def record_of(program: Program) -> list[Any]:
 
 
 def from_record(record: Sequence[Sequence[Sequence[Any]]]) -> Program:
-    """What `record_of` wrote."""
+    """The program that `record_of` wrote."""
     calls = []
     for call in record:
         shots = []

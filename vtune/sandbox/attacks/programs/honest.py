@@ -21,7 +21,7 @@ MOST = 1400
 
 
 def enlarge(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Two to four times, by PIL."""
+    """By a factor of up to four, with PIL."""
     draft.pil()
     by = min(within(numbers[0], 1.2, 4.0), MOST / max(draft.width, draft.height))
     w, h = max(1, round(draft.width * by)), max(1, round(draft.height * by))
@@ -30,7 +30,7 @@ def enlarge(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def reduce_a_little(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """To nine tenths or more."""
+    """To nine tenths of the size or more."""
     draft.pil()
     by = within(numbers[0], 0.9, 1.0)
     w, h = max(1, round(draft.width * by)), max(1, round(draft.height * by))
@@ -39,7 +39,7 @@ def reduce_a_little(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def enlarge_cv(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Two to three times, by OpenCV."""
+    """By a factor of two or three, with OpenCV."""
     draft.array()
     by = integer(numbers[0], 2, 3)
     if by * max(draft.width, draft.height) > MOST:
@@ -50,7 +50,7 @@ def enlarge_cv(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def repeat(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Each pixel twice or three times, by numpy."""
+    """Repeat each pixel two or three times, with numpy."""
     draft.array()
     by = integer(numbers[0], 2, 3)
     if by * max(draft.width, draft.height) > MOST:
@@ -60,7 +60,7 @@ def repeat(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def thumbnail(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """At most so large; never smaller than 100 pixels."""
+    """Limited to a side of 100 to 400 pixels."""
     draft.pil()
     side = integer(numbers[0], 100, 400)
     draft.add(f"c.thumbnail(({side}, {side}))")
@@ -77,7 +77,7 @@ def _turned(draft: Draft, quarters: int) -> None:
 
 
 def turn_pil(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """By a quarter, counter-clockwise, or more."""
+    """By quarter turns counter-clockwise, with PIL."""
     draft.pil()
     quarters = integer(numbers[0], 1, 3)
     names = {1: "ROTATE_90", 2: "ROTATE_180", 3: "ROTATE_270"}
@@ -90,7 +90,7 @@ def turn_pil(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def turn_np(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """By quarters, by numpy."""
+    """By quarter turns, with numpy."""
     draft.array()
     quarters = integer(numbers[0], 1, 3)
     draft.add(f"c = np.ascontiguousarray(np.rot90(c, {quarters}))")
@@ -98,14 +98,14 @@ def turn_np(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def turn_cv(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """By a quarter clockwise, by OpenCV."""
+    """By a quarter turn clockwise, with OpenCV."""
     draft.array()
     draft.add("c = cv2.rotate(c, cv2.ROTATE_90_CLOCKWISE)")
     _turned(draft, 3)
 
 
 def mirror(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Left and right."""
+    """Swap left and right."""
     if numbers[0] < 0.5:
         draft.pil()
         draft.add("c = ImageOps.mirror(c)")
@@ -116,7 +116,7 @@ def mirror(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def flip(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Top and bottom."""
+    """Swap top and bottom."""
     if numbers[0] < 0.5:
         draft.pil()
         draft.add("c = c.transpose(Image.FLIP_TOP_BOTTOM)")
@@ -127,7 +127,7 @@ def flip(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def _rotation(width: int, height: int, degrees: float) -> Map:
-    """Counter-clockwise about the middle, as pictures are seen."""
+    """Counter-clockwise about the centre, as seen in the picture."""
     a = math.radians(degrees)
     about = shifted(width / 2, height / 2)
     turn = np.array([[math.cos(a), math.sin(a), 0], [-math.sin(a), math.cos(a), 0], [0, 0, 1]])
@@ -136,7 +136,7 @@ def _rotation(width: int, height: int, degrees: float) -> Map:
 
 
 def tilt(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Up to 12 degrees, by PIL, with or without room for the corners."""
+    """Up to 12 degrees, with PIL."""
     draft.pil(colour=True)
     degrees = round(within(numbers[0], -12, 12))
     draft.add(f"c = c.rotate({degrees}, resample=Image.BICUBIC)")
@@ -144,7 +144,7 @@ def tilt(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def tilt_cv(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Up to 10 degrees, by an affine warp of OpenCV."""
+    """Up to 10 degrees, with an affine warp of OpenCV."""
     draft.array()
     degrees = round(within(numbers[0], -10, 10))
     w, h = draft.width, draft.height
@@ -156,7 +156,7 @@ def tilt_cv(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def perspective(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """A mild one, as of a page that is photographed from the side."""
+    """A mild one, as in a photograph of a page taken from the side."""
     draft.array()
     w, h = draft.width, draft.height
     a, b = (within(n, 0, 0.06) for n in numbers[:2])
@@ -176,7 +176,7 @@ def _homography(source: Map, goal: Map) -> Map:
 
 
 def border(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """A frame of one colour."""
+    """A frame of a single colour."""
     draft.pil(colour=True)
     wide = integer(numbers[0], 2, max(2, min(draft.width, draft.height) // 8))
     colour = either(numbers[1], "white", "black", "red", "grey")
@@ -185,7 +185,7 @@ def border(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def border_cv(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """A frame by OpenCV, of one colour or mirrored."""
+    """A frame made with OpenCV, of a single colour or mirrored."""
     draft.array(colour=True)
     wide = integer(numbers[0], 2, max(2, min(draft.width, draft.height) // 8))
     kind = either(numbers[1], "BORDER_CONSTANT", "BORDER_REFLECT", "BORDER_REPLICATE")
@@ -194,7 +194,7 @@ def border_cv(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def letterbox(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """On a square canvas, as large as it goes."""
+    """As large as it fits on a square canvas."""
     draft.pil(colour=True)
     side = integer(numbers[0], 112, 512)
     by = side / max(draft.width, draft.height)
@@ -209,7 +209,7 @@ def letterbox(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def outline(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """A box drawn along the rim."""
+    """A box drawn along the edge."""
     if numbers[1] < 0.5:
         draft.pil(colour=True)
         draft.add(
@@ -237,7 +237,7 @@ def caption(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def beside(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """The same twice, the second time in grey, side by side."""
+    """The picture and a grey copy, side by side."""
     draft.array(colour=True)
     draft.add(
         "g = cv2.cvtColor(cv2.cvtColor(c, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)", "c = np.hstack([c, g])"
@@ -246,7 +246,7 @@ def beside(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def false_colours(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """A colour map over the brightness."""
+    """A colour map of the brightness."""
     draft.array(grey=True)
     name = either(numbers[0], "JET", "VIRIDIS", "HSV", "BONE", "HOT", "INFERNO")
     draft.add(f"c = cv2.cvtColor(cv2.applyColorMap(c, cv2.COLORMAP_{name}), cv2.COLOR_BGR2RGB)")
@@ -254,7 +254,7 @@ def false_colours(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def trim(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Two pixels off each side."""
+    """Cut two pixels off each side."""
     if min(draft.width, draft.height) < 20:
         return
     w, h = draft.width - 4, draft.height - 4

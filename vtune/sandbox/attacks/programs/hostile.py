@@ -75,7 +75,7 @@ ON_ARRAYS = {
     "for (y, x), k in zip(t, np.random.default_rng(0).permutation(len(t))):\n"
     "    v, u = t[k]\n    o[y:y + 16, x:x + 16] = c[v:v + 16, u:u + 16]\nc = o",
 }
-"""Lines over an array `c` whose size stays."""
+"""Lines that modify an array `c` and keep its size."""
 
 ON_PICTURES = {
     "point_zero": "c = c.point(lambda v: 0)",
@@ -115,7 +115,7 @@ ON_PICTURES = {
     "words_over": "d = ImageDraw.Draw(c)\nfor y in range(0, c.height, 5):\n"
     "    d.text((-3, y - 4), 'HHHHHHHHHHHHHHHHHHHHHHHHHHHHHHHHHHHHHHHH', fill={colour!r})",
 }
-"""Lines over a PIL picture `c` whose size stays."""
+"""Lines that modify a PIL picture `c` and keep its size."""
 
 
 def _numbers(numbers: tuple[float, ...]) -> dict[str, float | str]:
@@ -151,20 +151,20 @@ def _lines(kind: str, lines: str) -> Operation:
 
 
 def tiny(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """A handful of pixels."""
+    """Reduced to a handful of pixels."""
     w, h = integer(numbers[0], 1, 10), integer(numbers[1], 1, 10)
     _sized(draft, w, h, numbers)
 
 
 def pixelated(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """A handful of pixels, made large again."""
+    """Reduced to a handful of pixels, then enlarged again."""
     w, h = draft.width, draft.height
     tiny(draft, numbers)
     _sized(draft, w, h, numbers[1:])
 
 
 def quarter(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Reduced until hatching is gone."""
+    """Reduced until hatching disappears."""
     by = within(numbers[0], 0.1, 0.45)
     draft.pil()
     w, h = max(1, round(draft.width * by)), max(1, round(draft.height * by))
@@ -173,7 +173,7 @@ def quarter(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def thin(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Some pixels high, or wide."""
+    """A few pixels high, or wide."""
     side = integer(numbers[0], 1, 3)
     w, h = (draft.width, side) if numbers[1] < 0.5 else (side, draft.height)
     _sized(draft, w, h, numbers[2:])
@@ -190,7 +190,7 @@ def _sized(draft: Draft, w: int, h: int, numbers: tuple[float, ...]) -> None:
 
 
 def corner(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """A few pixels of its corner."""
+    """A few pixels from its corner."""
     draft.array()
     w, h = (
         min(integer(n, 2, 9), side) for n, side in zip(numbers, (draft.width, draft.height), strict=False)
@@ -213,7 +213,7 @@ def lost(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def pushed_out(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Pasted beyond the rim of a canvas."""
+    """Pasted beyond the edge of a canvas."""
     draft.pil(colour=True)
     w, h = draft.width, draft.height
     x = w - integer(numbers[0], 1, 4)
@@ -222,7 +222,7 @@ def pushed_out(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def under(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Pasted on a canvas, and something else pasted over it."""
+    """Pasted on a canvas, with something else pasted over it."""
     draft.pil(colour=True)
     w, h = draft.width, draft.height
     draft.add(
@@ -235,7 +235,7 @@ def under(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def other_content(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Another place of the input pasted over it."""
+    """Another part of the input pasted over it."""
     draft.pil(colour=True)
     x, y = (integer(n, 0, 380) for n in numbers[:2])
     draft.add(f"c.paste(image.crop(({x}, {y}, {x} + 40, {y} + 40)).resize(c.size), (0, 0))")
@@ -254,7 +254,7 @@ def transparent(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def tall(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """A strip that is made short when it is shown."""
+    """A strip that becomes short when it is shown."""
     draft.pil()
     w, h = integer(numbers[0], 2, 12), integer(numbers[1], 400, 1200)
     draft.add(f"c = c.resize(({w}, {h}))")
@@ -262,7 +262,7 @@ def tall(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 
 def mosaic_of_itself(draft: Draft, numbers: tuple[float, ...]) -> None:
-    """Repeated until each copy is a few pixels when it is shown."""
+    """Repeated until each copy is only a few pixels when it is shown."""
     draft.array()
     times = integer(numbers[0], 6, 12)
     if times * max(draft.width, draft.height) > 3000:
@@ -292,4 +292,4 @@ HOSTILE: dict[str, Operation] = {
         )
     },
 }
-"""What takes content away, or makes it too small to see."""
+"""Operations that remove content, or make it too small to see."""

@@ -9,32 +9,32 @@ Saver = Callable[[Draft, str, tuple[float, ...]], None]
 
 
 def png(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """PIL, lossless."""
+    """With PIL, losslessly."""
     draft.pil()
     draft.add(f"c.save('{name}.{either(numbers[0], 'png', 'bmp', 'tiff')}')")
 
 
 def jpg(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """PIL, JPEG or WebP."""
+    """With PIL, as JPEG or WebP."""
     draft.pil(colour=True)
     quality = integer(numbers[0], 70, 98)
     draft.add(f"c.save('{name}.{either(numbers[1], 'jpg', 'webp')}', quality={quality})")
 
 
 def imwrite(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """OpenCV."""
+    """With OpenCV."""
     draft.array()
     draft.add(f"cv2.imwrite('{name}.png', c if c.ndim == 2 else c[..., ::-1])")
 
 
 def imsave(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """Matplotlib, pixel by pixel."""
+    """With matplotlib, pixel by pixel."""
     draft.array(colour=True)
     draft.add("import matplotlib.pyplot as plt", f"plt.imsave('{name}.png', c)")
 
 
 def figure(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """An axes without frame that fills its figure."""
+    """Axes without a frame that fill their figure."""
     draft.array(colour=True)
     w, h = draft.width, draft.height
     by = max(1, round(224 / max(w, h)))
@@ -55,13 +55,13 @@ def figure(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
 
 
 def shown(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """As in a notebook."""
+    """Shown as in a notebook."""
     draft.pil()
     draft.add(either(numbers[0], "c.show()", "from IPython.display import display\ndisplay(c)"))
 
 
 def memory(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """By way of bytes in memory."""
+    """Through bytes in memory."""
     draft.pil(colour=True)
     draft.add(
         "b = io.BytesIO()",
@@ -71,7 +71,7 @@ def memory(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
 
 
 def encoded(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """By OpenCV's encoder, written as bytes."""
+    """With OpenCV's encoder, written as bytes."""
     draft.array()
     draft.add(f"cv2.imencode('.png', c if c.ndim == 2 else c[..., ::-1])[1].tofile('{name}.png')")
 
@@ -92,7 +92,7 @@ def _other(draft: Draft, shade: float) -> str:
 
 
 def overwritten(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """The bytes of another picture written over the file."""
+    """The file is overwritten with the bytes of another picture."""
     draft.pil(colour=True)
     draft.add(
         f"c.save('{name}.png')",
@@ -105,7 +105,7 @@ def overwritten(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
 
 
 def patched(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """Saved, and the file changed in place to the bytes of another picture, through an open handle."""
+    """The file is changed in place to the bytes of another picture, through an open handle."""
     draft.pil(colour=True)
     draft.add(
         f"f = open('{name}.png', 'w+b')",
@@ -119,7 +119,7 @@ def patched(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
 
 
 def to_file(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """The file rewritten by numpy."""
+    """The file is rewritten by numpy."""
     draft.array()
     draft.add(
         f"cv2.imwrite('{name}.png', c)",
@@ -140,13 +140,13 @@ def animated(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
 
 
 def see_through(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """Saved with alpha 0, colours kept below."""
+    """Saved with alpha 0, with the colours kept underneath."""
     draft.pil(colour=True)
     draft.add("c.putalpha(0)", f"c.save('{name}.png')")
 
 
 def behind(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """A figure with something over the picture."""
+    """A figure with something drawn over the picture."""
     draft.array(colour=True)
     over = either(
         numbers[0],
@@ -169,7 +169,7 @@ def behind(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
 
 
 def small_figure(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """An axes that is a speck in its figure."""
+    """Axes that are a speck in their figure."""
     draft.array(colour=True)
     draft.add(
         "import matplotlib.pyplot as plt",
@@ -183,14 +183,14 @@ def small_figure(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
 
 
 def renamed(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """Saved, then a blank of the same size under the same name, with a picture between."""
+    """Saved, then replaced by another picture under the same name."""
     draft.pil(colour=True)
     draft.add(f"c.save('{name}.png')", f"k = {_other(draft, numbers[0])}", f"k.save('{name}.png')")
     draft.first = False
 
 
 def same_length(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
-    """Uncompressed, its pixels zeroed in the file afterwards: length and header stay."""
+    """Uncompressed, with its pixels in the file overwritten afterwards: length and header stay the same."""
     draft.pil(colour=True)
     draft.add(
         f"c.save('{name}.bmp')",

@@ -1,7 +1,7 @@
 """Where a shot starts: a crop around the target, one that ignores the target, or a sheet of tiles.
 
-A source is called with the draft's input (`image`, `image_path`), the target's box and its parameters, and
-returns the draft of its picture.
+A source is called with the box of the target, the size of the input and its parameters, and returns the draft
+of its picture, whose lines use `image` or `image_path`.
 """
 
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from vtune.sandbox.attacks.programs.draft import Draft, Place, either, integer, 
 
 Box = tuple[int, int, int, int]
 Source = Callable[[Box, tuple[int, int], tuple[float, ...]], Draft]
-"""(target's box, (width, height) of the input, parameters) -> the draft of what was cut out."""
+"""(target's box, (width, height) of the input, parameters) -> the draft of the crop."""
 
 MAX_TILES = 16
-"""Of one sheet."""
+"""Tiles per sheet."""
 
 
 def _bounded(box: Box, size: tuple[int, int]) -> Box:
@@ -26,7 +26,7 @@ def _bounded(box: Box, size: tuple[int, int]) -> Box:
 
 
 def _cut(box: Box, style: float) -> Draft:
-    """The lines that cut a box out, in one of several styles."""
+    """The lines that crop a box, in one of several styles."""
     x0, y0, x1, y1 = box
     w, h = x1 - x0, y1 - y0
     middle = (x0 + (w - 1) / 2, y0 + (h - 1) / 2)
@@ -51,7 +51,7 @@ def target(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft
 
 
 def padded(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft:
-    """The target and up to half its side around it."""
+    """The target with up to half its size around it."""
     w, h = box[2] - box[0], box[3] - box[1]
     left, right = (round(within(n, 0, 0.5) * w) for n in numbers[1:3])
     up, down = (round(within(n, 0, 0.5) * h) for n in numbers[2:4])
@@ -69,14 +69,14 @@ def nested(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft
 
 
 def partly(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft:
-    """A box of the target's size that is off by up to its side."""
+    """A box of the target's size, shifted by up to its own side."""
     w, h = box[2] - box[0], box[3] - box[1]
     dx, dy = (round(within(n, -1, 1) * side) for n, side in zip(numbers[1:3], (w, h), strict=True))
     return _cut(_bounded((box[0] + dx, box[1] + dy, box[2] + dx, box[3] + dy), size), numbers[0])
 
 
 def wide(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft:
-    """The target far inside a large crop."""
+    """The target within a much larger crop."""
     side = box[2] - box[0]
     pads = [round(within(n, 0.5, 3.0) * side) for n in numbers]
     return _cut(
@@ -85,7 +85,7 @@ def wide(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft:
 
 
 def anywhere(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft:
-    """A place that the numbers say."""
+    """A place given by the parameters."""
     width, height = size
     side = integer(numbers[2], 40, 140)
     x, y = round(numbers[0] * (width - side)), round(numbers[1] * (height - side))

@@ -64,7 +64,7 @@ TONES = {
     ),
     "floats": ("lab", "c = (np.clip(c / 255 * {:.2f}, 0, 1) * 255).astype(np.uint8)", 0.8, 1.2),
 }
-"""Name -> (what it works on, lines, bounds of its number). The size stays."""
+"""Name -> (type that it works on, lines, bounds of its parameter). The size stays the same."""
 GREYS = {
     "grey": "c = cv2.cvtColor(c, cv2.COLOR_RGB2GRAY)",
     "equalize_grey": "c = cv2.equalizeHist(cv2.cvtColor(c, cv2.COLOR_RGB2GRAY))",
@@ -92,11 +92,11 @@ GREYS = {
     "c = np.clip(2 * np.sqrt(np.maximum(cv2.blur(g * g, (3, 3)) - cv2.blur(g, (3, 3)) ** 2, 0)), 0, 255)"
     ".astype(np.uint8)",
 }
-"""From colours to one channel. The size stays."""
+"""From colours to one channel. The size stays the same."""
 
 
 def tone(kind: str, lines: str, low: float, high: float) -> Operation:
-    """An entry of `TONES` as an operation; its first number lies between `low` and `high`."""
+    """An entry of `TONES` as an operation; its parameter is scaled to between `low` and `high`."""
 
     def apply(draft: Draft, numbers: tuple[float, ...]) -> None:
         if kind == "pil":

@@ -19,12 +19,12 @@ class Picture:
     width: int
     height: int
     places: tuple[Place, ...]
-    """Where the input would lie in it, had no operation taken anything away. None where another picture was
-    put in its place."""
+    """Where the input would be in it if no operation had removed anything. Empty if another picture has taken
+    its place."""
     honest: bool
-    """One crop, and nothing but honest operations on it."""
+    """A single crop, with nothing but honest operations on it."""
     displayed: bool = False
-    """It comes back under a name that the sandbox gives, not under that of its shot."""
+    """It is returned under a name chosen by the sandbox, not under that of its shot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class Written:
 
     calls: tuple[str, ...]
     pictures: tuple[tuple[Picture, ...], ...]
-    """Of each call, in the order in which they are saved."""
+    """For each call, in the order in which they are saved."""
 
 
 def knows_target(program: Program) -> bool:
-    """Whether it is another program for each question."""
+    """Whether the program differs from question to question."""
     return any(shot.source.name in KNOWING for shot in program.shots)
 
 
 def is_honest(program: Program) -> bool:
-    """Whether it is made of honest parts only."""
+    """Whether it consists only of honest parts."""
     return all(
         shot.saver.name in HONEST_SAVERS and all(step.name in HONEST for step in shot.steps)
         for shot in program.shots

@@ -15,7 +15,7 @@ def machine_code(code):
 
 
 if os.uname().machine == "x86_64":
-    # eax = 20 (getpid of the 32-bit table); int 0x80; ret. It ends the process where the filter is in force.
+    # eax = 20 (getpid of the 32-bit table); int 0x80; ret. With the filter in force it ends the process.
     result = machine_code(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3")
     print("DONE" if result > 0 else "refused", "int 0x80", result)
 else:

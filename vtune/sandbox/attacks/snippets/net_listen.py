@@ -30,7 +30,7 @@ attempt("abstract", lambda: listen(socket.AF_UNIX, "\0vt_{{TOKEN8}}"))
 
 async def serve():
     async with await asyncio.start_server(print, "127.0.0.1", 0) as server:
-        # Where no socket can be made, asyncio gives a server without any.
+        # If no socket can be created, asyncio returns a server without any.
         return server.sockets[0]
 
 

@@ -21,7 +21,7 @@ for name, pid in {"victim": int("{{VICTIM}}"), "sibling": int("{{SIBPID}}")}.ite
     for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, 0):
         if pid != mine:
             attempt(f"{name} {int(number)}", lambda pid=pid, number=number: os.kill(pid, number))
-# Signal 0 only asks whether one could: the attack must outlive its own success.
+# Signal 0 only tests permission: the attack must survive its own success.
 for name, pid in {
     "zygote": int("{{ZYG}}"),
     "broker": int("{{BROKER}}"),

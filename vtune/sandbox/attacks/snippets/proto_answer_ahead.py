@@ -11,7 +11,7 @@ import sys
 
 
 def nonces():
-    """What this call's answer has to carry, wherever the runner keeps it."""
+    """The nonces that this call's answer must contain, wherever the runner keeps them."""
     found = []
     frame = sys._getframe()
     while frame is not None:

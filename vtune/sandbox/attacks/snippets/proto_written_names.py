@@ -9,7 +9,7 @@ import types
 
 
 def encode_as(change):
-    """Let every message pass through `change` on its way out, also for those who keep the encoder itself."""
+    """Pass every outgoing message through `change`, even for code that holds the encoder itself."""
     for owner, name in ((json, "dumps"), (json.JSONEncoder, "encode"), (json.JSONEncoder, "iterencode")):
         function = getattr(owner, name)
         original = types.FunctionType(function.__code__, function.__globals__, name, function.__defaults__)

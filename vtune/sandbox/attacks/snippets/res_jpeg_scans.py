@@ -19,7 +19,7 @@ while content[at + 1] != 0xD9:
 scans = [number for number, part in enumerate(parts) if part[1] == 0xDA]
 again = b"".join(parts[scans[-2] + 1 :])
 for number, times in enumerate((60, 300, 3000)):
-    # In front a thumbnail that says it is the picture.
+    # A thumbnail in front that pretends to be the picture.
     head = b"\xff\xd8" + (b"\xff\xe1" + struct.pack(">H", 8) + b"\xff\xda\xff\xd9\xff\xd8" if number else b"")
     open(f"scans{number}.jpg", "wb").write(head + b"".join(parts) + again * times + b"\xff\xd9")
 print("made")

@@ -12,11 +12,11 @@ palette = bytes(range(256)) * 4
 head = struct.pack("<2sIHHI", b"BM", 54 + len(palette) + len(body), 0, 0, 54 + len(palette))
 information = struct.pack("<IiiHHIIiiII", 40, side, side, 1, 8, 1, len(body), 0, 0, 256, 0)
 open("runs.bmp", "wb").write(head + information + palette + body)
-# A screen of 8 x 8, and a first frame far larger.
+# An 8 x 8 screen, and a first frame that is far larger.
 screen = b"GIF89a" + struct.pack("<HHBBB", 8, 8, 0x80, 0, 0) + bytes(6)
 frame = b"\x2c" + struct.pack("<HHHHB", 0, 0, 60_000, 60_000, 0) + b"\x02\x02\x4c\x01\x00\x3b"
 open("grows.gif", "wb").write(screen + frame)
-# Two heads: the first is harmless.
+# Two headers, the first of them harmless.
 file = io.BytesIO()
 Image.new("L", (8, 8)).save(file, "PNG")
 content = file.getvalue()

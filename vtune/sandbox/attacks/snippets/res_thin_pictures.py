@@ -10,7 +10,7 @@ for number, (mode, size) in enumerate(
 ):
     file = io.BytesIO()
     Image.new(mode, size).save(file, "PNG")
-    # Past the hooks of `save`, so that only the file itself can tell.
+    # Bypass the hooks of `save`, so that only the file itself can tell.
     open(f"thin{number}.png", "wb").write(file.getvalue())
 for kind, size in (("JPEG", (65_000, 1)), ("WEBP", (16_000, 1)), ("GIF", (1, 65_000)), ("BMP", (2_000_000, 1))):
     file = io.BytesIO()

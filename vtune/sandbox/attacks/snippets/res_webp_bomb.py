@@ -5,7 +5,7 @@
 
 import struct
 
-# A lossless head of 16384 x 16384 pixels, and an extended one of 16777216 x 16777216.
+# A lossless header of 16384 x 16384 pixels, and an extended one of 16777216 x 16777216.
 size = struct.pack("<I", (16383) | (16383 << 14))
 lossless = b"\x2f" + size + bytes(40)
 body = b"VP8L" + struct.pack("<I", len(lossless)) + lossless
