@@ -10,7 +10,7 @@ from .options import AsJson, Overrides
 
 
 class Workers(StrEnum):
-    """Who looks at the rows."""
+    """What processes the rows."""
 
     LOCAL = "local"
     RAY = "ray"

@@ -79,10 +79,10 @@ def import_(
 
 
 class Exporting(TyperCommand):
-    """`vtune data export`, whose help asks the formats which of them are written."""
+    """`vtune data export`, whose help lists the formats that can be written."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """What can be written, and as which kind of file."""
+        """The formats that can be written, and the kind of file for each."""
         from vtune.data.formats.table import FORMATS, written
 
         files = {

@@ -16,27 +16,27 @@ from vtune.errors import WITHIN, VtuneError
 from vtune.metrics.log import read_metrics
 
 AGAIN_S = 0.02
-"""Seconds after which a lost Ctrl-C is sent again (ours): before anybody has pressed twice."""
+"""Seconds after which a lost Ctrl-C is sent again (ours): before the user presses it again."""
 
 
 class Resumable:
-    """Where the command works, if it is one that `--resume` continues."""
+    """The folder of the command, if `--resume` can continue it."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
 
     @property
     def begun(self) -> bool:
-        """Whether there is anything to continue: it may have been interrupted while data are checked."""
+        """Whether there is anything to continue: it may have been interrupted while checking data."""
         if self.folder is None or not self.folder.is_dir():
             return False
         return any(file.name not in (".lock", "logs") for file in self.folder.iterdir())
 
     @property
     def lost_steps(self) -> int | None:
-        """Steps that `--resume` does again from the first; None where it continues from a checkpoint.
+        """Steps that `--resume` repeats from the start; None if it continues from a checkpoint.
 
-        Also None of what is no single run, as a sweep.
+        Also None for anything that is not a single run, such as a sweep.
         """
         if self.folder is None or not (self.folder / "recipe.yaml").is_file():
             return None
@@ -49,66 +49,66 @@ class Resumable:
 
 
 RESUMABLE = Resumable()
-"""Of this process, for what is said when it is interrupted."""
+"""The one for this process, used by the message on interruption."""
 
 
 class Ending:
-    """Ends a process that has loaded torch with its code, and does without the interpreter's teardown.
+    """Ends a process that has loaded torch with its exit code, skipping the interpreter's teardown.
 
-    That takes a second and a half of a processor, for libraries that end with the process. And where it has
-    a process group, gloo's threads may hold tensors of the last collective for a moment longer than the one
-    that waited for it: if the interpreter is being torn down by then, freeing one aborts the process
-    (pytorch/pytorch#190489, "terminate called without an active exception"), and one that had done all its
-    work would end as if it had crashed. Destroying the group does not help while anything refers to it. By
-    this end, other threads have ended, and what was registered with `atexit` after this has run.
+    The teardown costs a second and a half of CPU time, for libraries that end with the process anyway. Also,
+    if there is a process group, gloo's threads may hold tensors of the last collective slightly longer than
+    the thread that waited for it: freeing one while the interpreter is being torn down aborts the process
+    (pytorch/pytorch#190489, "terminate called without an active exception"), so that a process that had done
+    all its work would appear to crash. Destroying the group does not help while anything refers to it. When
+    this runs, other threads have ended, and functions registered with `atexit` after this one have run.
     """
 
     def __init__(self) -> None:
         self.code: int | None = None
-        """What the process ends with; None: as the interpreter says."""
+        """The exit code of the process; None: left to the interpreter."""
         atexit.register(self._now)
 
     def _now(self) -> None:
         if self.code is None or "torch" not in sys.modules:
             return
-        logging.shutdown()  # registered before this, and so not yet run
-        for stream in filter(None, (sys.stdout, sys.stderr)):  # None where it was closed before the start
+        logging.shutdown()  # registered earlier, so it has not run yet
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None if it was closed before the start
             stream.flush()
         _flush_files()
         os._exit(self.code)
 
 
 def _flush_files() -> None:
-    """Write out what files of a user's own parts still hold, as the teardown would."""
+    """Write out what a user's own parts have left in file buffers, as the teardown would."""
     for found in gc.get_objects():
-        # Asked by its type: of some objects of torch the class itself is computed, with a warning.
+        # Asks for the type, since some torch objects compute their `__class__`, with a warning.
         if issubclass(type(found), io.TextIOWrapper | io.BufferedWriter) and not found.closed:
-            with suppress(OSError, ValueError):  # a pipe that nobody reads any more
+            with suppress(OSError, ValueError):  # a pipe without a reader
                 found.flush()
 
 
 def heed_sigint() -> None:
-    """Hear the Ctrl-C that the watcher of a rank holds back while Python starts."""
+    """Accept the Ctrl-C that the watcher of a rank holds back while Python starts."""
     if WITHIN in os.environ:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
 def ignore_sigint() -> None:
-    """Ignore Ctrl-C from here on in a rank, which is ending: its watcher sends it where another has failed.
+    """Ignore Ctrl-C from here on in a rank that is ending: its watcher sends it if another rank has failed.
 
-    Python would add a traceback of its own teardown to what the rank has said.
+    Python would otherwise print a traceback from its own teardown after the rank's messages.
     """
     if WITHIN in os.environ:
-        # A mask would be that of this thread alone.
+        # A signal mask would apply only to this thread.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def heed_sigterm() -> None:
-    """Let SIGTERM end this process as Ctrl-C does: what is half written is removed, and the status is 130.
+    """Let SIGTERM end this process as Ctrl-C does: partial output is removed, and the exit status is 130.
 
-    Verbs that do something else meanwhile, such as writing a checkpoint, take it over for that long. Where
-    a parent has it ignored, it stays so. One of several processes ends at once, as its watcher expects: it
-    may wait for the others where no Python runs.
+    Verbs that handle it differently for a while, for example while writing a checkpoint, override this. If a
+    parent process made it ignored, it stays ignored. If there are several processes, each ends at once, as
+    its watcher expects: it may be waiting for the others where no Python code runs.
     """
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
     if alone and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -116,10 +116,10 @@ def heed_sigterm() -> None:
 
 
 class LostInterrupts:
-    """Within it, a Ctrl-C that Python has dropped is sent again.
+    """Within the block, a Ctrl-C that Python has dropped is sent again.
 
-    Where it arrives in a finalizer, it is reported as "Exception ignored" and the command goes on. That is
-    no rare moment: garbage of imports is collected for half a second, and finalizers are the first to run.
+    If it arrives in a finalizer, Python reports "Exception ignored" and the command goes on. This is not
+    rare: the garbage of imports takes half a second to collect, and finalizers run first.
     """
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class LostInterrupts:
         sys.unraisablehook = self._dropped
 
     def __exit__(self, *_: object) -> None:
-        # What ends with the interpreter, such as the last upload of a tracker, may be interrupted once.
+        # What runs at interpreter exit, such as a tracker's last upload, may be interrupted once.
         sys.unraisablehook = sys.__unraisablehook__
         if self._timer is not None:
             self._timer.cancel()
@@ -139,24 +139,24 @@ class LostInterrupts:
             sys.__unraisablehook__(lost)
             return
         number = signal.SIGINT
-        if not callable(signal.getsignal(number)):  # then it was SIGTERM, which is heard once
+        if not callable(signal.getsignal(number)):  # then it was SIGTERM, which is handled once
             number = signal.SIGTERM
             signal.signal(number, _as_ctrl_c)
         if self._timer is not None:
             self._timer.cancel()
-        # From here it would be raised in this function, and be lost as the first was.
+        # Raised here, it would be lost in this function like the first one.
         self._timer = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
         self._timer.daemon = True
         self._timer.start()
 
 
 def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
-    # Schedulers, and `timeout`, say it more than once: the second must not cut short what the first began.
-    # A function and not SIG_IGN, which a process that is started meanwhile would inherit.
+    # Schedulers and `timeout` send it more than once: a second one must not interrupt what the first started.
+    # A function rather than SIG_IGN, which child processes started in the meantime would inherit.
     signal.signal(number, lambda *_: None)
     handler = signal.getsignal(signal.SIGINT)
-    # An event loop has a handler of its own, which cancels what it runs. In the background of a shell Ctrl-C
-    # is ignored, and nobody would hear of it.
+    # An event loop has its own handler, which cancels its tasks. In a background job of a shell, Ctrl-C is
+    # ignored, and the signal would go unnoticed.
     if not callable(handler):
         raise KeyboardInterrupt
     handler(signal.SIGINT, frame)

@@ -76,32 +76,32 @@ Listed = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be evaluated, and how: the options that a plan and a run share."""
+    """What is to be evaluated, and how: the options shared by plan and run."""
 
     suites: str
-    """Shipped suites or groups, or paths, with commas between them."""
+    """Shipped suites or groups, or paths, separated by commas."""
     model: str
     words: tuple[str, ...]
-    """`key.path=value` over every suite."""
+    """`key.path=value`, applied to every suite."""
     data: str | None
-    """What to evaluate on in place of a suite's own, as the value of its key; None for its own."""
+    """Data to use instead of a suite's own, as the value of its key; None for its own."""
     against: str | None
-    """What the result is compared with; None for nothing."""
+    """What to compare the result with; None for nothing."""
     limit: int | None
     """Samples at most; None for all."""
     vllm: bool
-    """Whether vLLM draws."""
+    """Whether to generate with vLLM."""
 
     @property
     def kind(self) -> "Kind":
-        """What draws."""
+        """The kind of engine."""
         return "vllm" if self.vllm else "transformers"
 
     def named(self) -> "Asked":
-        """The suites that are asked for.
+        """The requested suites.
 
         Raises:
-            typer.BadParameter: If they are several, and an option is of one.
+            typer.BadParameter: If there are several, and an option requires a single one.
         """
         from vtune.runs.evaluate.groups import asked
 
@@ -112,7 +112,7 @@ class Wanted:
         return named
 
     def load(self, path: Path) -> "EvalSuite":
-        """A suite as it is to be asked, checked."""
+        """Load and check a suite with these options."""
         from vtune.config import load_recipe
         from vtune.runs.evaluate.against import check_against
         from vtune.runs.evaluate.suite import EvalSuite
@@ -124,13 +124,13 @@ class Wanted:
         return suite
 
     def own_data(self, path: Path) -> bool:
-        """Whether the data of the suite at a path are not those of one that ships: they may be fewer."""
+        """Whether the data is not that of a shipped suite: it may then have fewer samples."""
         from vtune.config import shipped
 
         return self.data is not None or path not in shipped("eval_suites").values()
 
     def plan(self, suite: "EvalSuite", path: Path) -> dict[str, Any]:
-        """What can be known of a suite before anything is drawn."""
+        """What can be known about a suite before anything is generated."""
         from vtune.runs.evaluate.evaluation import plan_eval
 
         own = self.own_data(path)
@@ -198,7 +198,7 @@ def evaluate(
 
 
 def _of_the_web(record: Path | None, replay: list[Path] | None) -> list[str]:
-    """What `--record` and `--replay` are in the suite."""
+    """The suite overrides for `--record` and `--replay`."""
     if record is not None and replay:
         raise typer.BadParameter(
             "--replay does not ask the web: there is nothing to record", param_hint="--record"
@@ -209,7 +209,7 @@ def _of_the_web(record: Path | None, replay: list[Path] | None) -> list[str]:
 
 
 def _plan(wanted: Wanted, *, as_json: bool) -> None:
-    """What `--dry-run` does."""
+    """Do what `--dry-run` asks for."""
     from vtune.report.values import render_values
     from vtune.runs.evaluate.groups import plan_several
     from vtune.runs.versions import warn_of_versions
@@ -231,13 +231,13 @@ def _plan(wanted: Wanted, *, as_json: bool) -> None:
 
 
 def _path(named: "Asked", name: str) -> Path:
-    """Of a suite among those that are asked for."""
+    """The path of one of the requested suites."""
     (path,) = (one.path for one in named.suites if one.name == name)
     return path
 
 
 def _run(wanted: Wanted, out: Path | None, *, resume: bool, as_json: bool) -> None:
-    """Evaluate, and show what came of it."""
+    """Evaluate, and show the result."""
     from vtune.report.progress import say
     from vtune.runs.evaluate.against import run_against
     from vtune.runs.evaluate.evaluation import run_eval
@@ -280,14 +280,14 @@ def _run(wanted: Wanted, out: Path | None, *, resume: bool, as_json: bool) -> No
 
 
 def _folder(named: "Asked", model: str) -> Path:
-    """Where results go if nobody says."""
+    """Default folder for results."""
     slug = re.sub(r"[^\w.-]+", "-", model).strip("-.")
     title = "-".join([*named.groups, *(one.name for one in named.suites if one.group is None)])
     return Path("runs") / f"eval-{title}-{slug}"
 
 
 def _rows(folder: Path, shown: Mapping[str, Any], *, single: bool) -> Any:
-    """The results of one suite or of several, for people."""
+    """The results of one or several suites as tables."""
     from rich.console import Group
 
     from vtune.report.against import render_against
@@ -325,7 +325,7 @@ def _explain(folder: Path, against: str, *, as_json: bool) -> None:
 
 
 def _begun(folder: Path, limit: int | None, *, vllm: bool) -> tuple[str, str, int | None, bool]:
-    """Suite, model, limit and whether vLLM draws, of the evaluation in a folder; what is given stays."""
+    """Suite, model, limit and use of vLLM of the evaluation in a folder; given options take precedence."""
     from vtune.runs.evaluate.identity import asked_before
 
     before = asked_before(folder)

@@ -17,7 +17,7 @@ COMPARED = {
     "transformers": "largest difference from the source, nats",
     "vllm": "largest difference of vLLM, nats",
 }
-"""What a table calls the checks of `vtune.runs.train.export.run_export`, both of log-probabilities."""
+"""Labels in the table for the checks of `vtune.runs.train.export.run_export`, both on log-probabilities."""
 
 
 def export(

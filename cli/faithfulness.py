@@ -117,10 +117,10 @@ def faithfulness(
 
 
 def _rerun(exchanges: str | None, model: str | None, agent: str | None, *, vllm: bool) -> "RerunWith | None":
-    """What is drawn again; None where nothing is.
+    """The settings for regenerating answers; None if nothing is regenerated.
 
     Raises:
-        RecipeError: If only a part of it is said.
+        RecipeError: If some of the options are missing.
     """
     from vtune.errors import RecipeError
     from vtune.runs.audit.counterfactual import RerunWith, asked_exchanges
@@ -133,7 +133,7 @@ def _rerun(exchanges: str | None, model: str | None, agent: str | None, *, vllm:
                 fix="name exchanges, such as --counterfactual black,shown, or leave it out",
             )
         return None
-    asked_exchanges(exchanges)  # a misspelt one is named before anything else is asked for
+    asked_exchanges(exchanges)  # report a misspelt one before asking for anything else
     if model is None:
         raise RecipeError(
             "--counterfactual needs --model",

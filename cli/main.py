@@ -86,10 +86,10 @@ app.add_typer(sandbox.app, name="sandbox", help="Run code in the sandbox, or att
 app.add_typer(recipes.app, name="recipes", help="List, show, copy and check the recipes that ship.")
 app.add_typer(parts.app, name="parts", help="List the parts that recipes name, and check your own.")
 
-# Before torch is loaded: its CPU threads spin while they wait, which costs a busy machine 4 to 14 times
-# the speed of generation (measured); passive ones sleep. Who has set it knows better.
+# Set before torch is loaded: its CPU threads spin while waiting, which slows generation on a busy machine by
+# a factor of 4 to 14 (measured); passive ones sleep. A value that the user has set is kept.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# Tensors in the memory of the host, also those of vLLM's processes, in huge pages.
+# Use huge pages for tensors in host memory, including those of vLLM's processes.
 if has_huge_pages():
     os.environ.setdefault(SWITCH, "1")
 
@@ -104,7 +104,7 @@ _USERS = {
     errno.EDQUOT: 1,
     errno.EIO: 1,
 }
-"""What the machine says of a name, of rights or of a disk, wherever it is met, and the exit code for it."""
+"""OS errors about names, permissions or disks, wherever they occur -> the exit code."""
 
 
 def main() -> None:
@@ -122,7 +122,7 @@ def main() -> None:
         if code is None or (code == 2 and error.filename is None):
             raise
         if error.errno in NO_ROOM:
-            # Of a copy the second name is that of the output.
+            # For a copy, the second name is that of the output.
             full = error.filename2 or error.filename
             named = isinstance(full, str | bytes)
             _end(unwritable(Path(os.fsdecode(full) if named else "the output"), error, None))
@@ -141,7 +141,7 @@ def main() -> None:
 
 
 def _continues(words: Sequence[str]) -> str:
-    """How the verb of a command line goes on after Ctrl-C; empty where it begins anew."""
+    """How to continue a command after Ctrl-C; empty if it starts again from scratch."""
     verb = words[0] if words else ""
     if verb in ("sft", "rl", "eval"):
         if not RESUMABLE.begun:
@@ -167,7 +167,7 @@ def _blame(error: BaseException) -> None:
 
 
 def _end(error: VtuneError) -> NoReturn:
-    """Print an error, keep the traceback of what broke in a user's file, and end."""
+    """Print an error, keep the traceback of a failure in a user's file, and exit."""
     said = str(error)
     if isinstance(error, BrokenPart) and (log := _kept(error)) is not None:
         said += f"\n  log  {log}"
@@ -176,7 +176,7 @@ def _end(error: VtuneError) -> NoReturn:
 
 
 def _kept(error: BrokenPart) -> str | None:
-    """The file that has the traceback now; None where none can be written: the error itself says more."""
+    """The file with the traceback; None if it cannot be written: then the error itself has to suffice."""
     text = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
     try:
         with tempfile.NamedTemporaryFile(prefix="vtune-", suffix=".log", delete=False) as log:
@@ -187,11 +187,11 @@ def _kept(error: BrokenPart) -> str | None:
 
 
 def start() -> None:
-    """Run the command as a process of its own, which ends with it."""
+    """Run the command as a separate process, which ends with it."""
     heed_sigterm()
     fill_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Not every locale has the signs of curves, or what a model wrote: they are spelled out, as on stderr.
+        # Not every locale can encode the curves, or what a model wrote: escape it, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")
     ending = Ending()
     try:

@@ -10,10 +10,10 @@ from typer.core import TyperCommand
 
 
 class NoArguments(TyperCommand):
-    """A verb of options alone, the first of which is what a bare word is meant for."""
+    """A verb that takes only options; a bare word was probably meant for the first one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words of a command line; a bare one is refused with the option that it needs."""
+        """Parse a command line; a bare word is refused, with the option that it needs."""
         given, bare, _ = self.make_parser(ctx).parse_args(args=list(args))
         first = self.params[0]
         if bare and bare[0].isprintable() and "--help" not in args:
@@ -25,22 +25,22 @@ class NoArguments(TyperCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """How training is started: the options that `vtune sft`, `vtune rl` and its sweeps share."""
+    """How to start training: options that `vtune sft`, `vtune rl` and its sweeps share."""
 
     out: Path | None
-    """The run folder, or that of the sweep; None for the default."""
+    """The folder of the run or sweep; None for the default."""
     resume: bool
     """Continue what is in the folder."""
     gpus: int | None
-    """Processes on each machine; None for this process alone."""
+    """Processes per machine; None for this process only."""
     hostfile: Path | None
-    """The machines; None for this one."""
+    """File that lists the machines; None for this one."""
     track: str | None
     """Name of a tracker."""
     profile: int | None
     """The step to profile, counted from 1."""
     dry_run: bool
-    """Check only."""
+    """Only check."""
     as_json: bool
     """Show one JSON document."""
 
@@ -148,7 +148,7 @@ Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same 
 
 
 def with_protection(overrides: list[str] | None, protection: str | None) -> list[str]:
-    """The overrides, with that of the sandbox's tier.
+    """The overrides, plus one for the sandbox's tier.
 
     Raises:
         typer.BadParameter: If there is no such tier.

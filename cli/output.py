@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 Renderer = Callable[[Mapping[str, Any]], "RenderableType"]
 
 PIPE_WIDTH = 160
-"""Columns of tables that go into a file or another program, which have no width of their own."""
+"""Columns for tables that go to a file or another program, which have no width of their own."""
 NAME, WORD, FOLDED = 40, 16, 5
-"""Columns that a cell in one line, a word, and a word that may be folded get, however narrow a terminal is
-(ours)."""
+"""Minimum columns for a one-line cell, a word, and a word that may be folded, however narrow the terminal
+is (ours)."""
 
 
 def fill_closed_streams() -> None:
-    """Put the null device in the place of standard streams that were closed at the start, as by `>&-`.
+    """Replace standard streams that were closed at the start, as by `>&-`, with the null device.
 
-    The next files to be opened would else get their numbers, and what is printed.
+    Otherwise the next files to be opened would get their numbers, and the printed output.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
@@ -36,9 +36,9 @@ def fill_closed_streams() -> None:
 
 
 def show(result: Mapping[str, Any], render: Renderer, *, as_json: bool) -> None:
-    """Print a result on stdout, as a table or as one JSON document; nothing in it can steer a terminal."""
+    """Print a result on stdout, as a table or as a JSON document; nothing in it can control the terminal."""
     if as_json:
-        # Where the locale cannot encode a text, JSON's own escapes do.
+        # If the locale cannot encode a text, use JSON's own escapes.
         encodes_all = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
         text = json.dumps(result, indent=2, ensure_ascii=not encodes_all, allow_nan=False)
         sys.stdout.write(clean_json(text) + "\n")
@@ -47,7 +47,7 @@ def show(result: Mapping[str, Any], render: Renderer, *, as_json: bool) -> None:
 
 
 def _print(rendered: "RenderableType", width: int | None) -> None:
-    """Print it; where there is little room rows of tables are longer than a line: no number is cut."""
+    """Print it; if there is little room, table rows exceed the line rather than cutting off numbers."""
     from rich.console import Console, Group
     from rich.table import Table
 
@@ -58,11 +58,11 @@ def _print(rendered: "RenderableType", width: int | None) -> None:
     console = Console(width=width, markup=False, emoji=False, highlight=False)
     if isinstance(rendered, Table) and (least := _least_width(rendered)) > console.width:
         console.width = least
-    console.print(Group(rendered), crop=False)  # a text alone would lose what it says of its lines
+    console.print(Group(rendered), crop=False)  # a text on its own would lose its line settings
 
 
 def _least_width(table: "Table") -> int:
-    """How wide a terminal a table needs; sets the least width of each of its columns."""
+    """The terminal width that a table needs; sets the minimum width of each of its columns."""
     for column in table.columns:
         texts = [str(one) for one in (column.header, *column.cells)]
         if column.no_wrap:
@@ -76,7 +76,7 @@ def _least_width(table: "Table") -> int:
 
 
 def _longest(texts: Iterable[str]) -> int:
-    """The columns that the widest of them takes."""
+    """The width of the widest text, in columns."""
     from rich.cells import cell_len
 
     return max(map(cell_len, texts), default=0)
@@ -85,7 +85,7 @@ def _longest(texts: Iterable[str]) -> int:
 def follow_live(
     results: Iterator[Mapping[str, Any]], render: Renderer, line: Callable[[Mapping[str, Any]], str]
 ) -> None:
-    """Print results as they come: one screen that changes in a terminal, else a line for each."""
+    """Print results as they arrive: on a terminal one screen that is updated, else one line for each."""
     if not sys.stdout.isatty():
         for result in results:
             sys.stdout.write(f"{one_line(line(result))}\n")
@@ -100,15 +100,15 @@ def follow_live(
 
 
 def show_text(text: str) -> None:
-    """Print a result that is a text of its own format; nothing in it can steer a terminal."""
+    """Print a result that has its own text format; nothing in it can control the terminal."""
     sys.stdout.write(clean(text))
 
 
 @contextmanager
 def stdout_for_the_result() -> Iterator[None]:
-    """Send to stderr what anything inside prints to stdout, be it a library or a child process.
+    """Redirect to stderr whatever is printed to stdout inside, whether by a library or a child process.
 
-    Launchers and loggers like to print there, and stdout belongs to the result alone.
+    Launchers and loggers tend to print there, and stdout is for the result only.
     """
     sys.stdout.flush()
     kept = os.dup(1)

@@ -112,12 +112,12 @@ def _show_runs(runs: list[Path], *, replies: bool, everything: bool, as_json: bo
 
 
 def _print_table(paths: list[Path], *, latex: bool) -> None:
-    """Print evaluations, or sweeps, as a table for elsewhere.
+    """Print evaluations, or sweeps, as a table for use elsewhere.
 
-    What is not finished is a comment of LaTeX; CSV has none, so it goes to stderr.
+    Unfinished parts become LaTeX comments; CSV has no comments, so they go to stderr.
 
     Raises:
-        RecipeError: If a folder holds something else: curves have no row.
+        RecipeError: If a folder holds anything else: curves do not fit into a row.
     """
     from vtune.errors import RecipeError
     from vtune.report.evaluations_table import evaluations_csv, evaluations_latex

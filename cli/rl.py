@@ -87,7 +87,7 @@ def rl(
     train(verb, recipe, with_protection(overrides, sandbox), start)
 
 
-# Whoever only starts other processes needs neither.
+# Imported here, since a process that only starts others needs neither.
 
 
 def _plan(recipe: Any, **wanted: Any) -> dict[str, Any]:

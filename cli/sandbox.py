@@ -14,7 +14,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Isolation = Literal["auto", "namespaces", "flat", "unsafe"]
 Attacked = Literal["auto", "namespaces", "flat"]
-"""Tiers that may be attacked: the unsafe one stops nothing."""
+"""Tiers that may be attacked; the unsafe one stops nothing."""
 
 
 class Layer(StrEnum):
@@ -28,14 +28,14 @@ class Layer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """How large an attack on the reward is: the options that only `--reward` reads."""
+    """The size of an attack on the reward: options that only `--reward` reads."""
 
     programs: int
-    """Random ones."""
+    """Number of random programs."""
     generations: int
-    """Of the search."""
+    """Generations of the search."""
     population: int
-    """Programs of a generation."""
+    """Programs per generation."""
     claimed: bool
     """Attack a judge that believes what the session claims."""
 

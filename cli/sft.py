@@ -56,7 +56,7 @@ def sft(
     train(verb, recipe, overrides or (), start)
 
 
-# Whoever only starts other processes needs neither.
+# Imported here, since a process that only starts others needs neither.
 
 
 def _plan(recipe: Any, **wanted: Any) -> dict[str, Any]:

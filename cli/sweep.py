@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 ASKS = ("--help", "--version")
-"""They print, and end the process, wherever they stand."""
+"""Wherever they occur, they print something and end the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which runs of a sweep, and how many at the same time."""
+    """Which runs of a sweep to start, and how many at a time."""
 
     only: tuple[str, ...]
     """Names of variants; empty: all."""
@@ -49,13 +49,13 @@ def train_variants(
 
     Args:
         name: Name of a shipped sweep, or a path.
-        recipe: Name of the recipe that is varied, or its path.
+        recipe: Name of the recipe to vary, or its path.
         overrides: `key.path=value` for all variants.
-        protection: Overrides of the sandbox, for runs and evaluations alike.
-        start: How, for every run; without a folder it is `runs/sweep-<sweep>`.
+        protection: Overrides of the sandbox, for both runs and evaluations.
+        start: How to start every run; the default folder is `runs/sweep-<sweep>`.
         selection: Which runs.
         check: (recipe, gpus=…) -> the plan of one run.
-        check_words: Raises on words that are no command of vtune.
+        check_words: Raises for words that are not a vtune command.
     """
     from vtune.config import find
     from vtune.metrics.trackers import check_tracker
@@ -90,14 +90,14 @@ def train_variants(
 
 
 def parse(vtune: Any, words: Sequence[str]) -> None:
-    """Read a command line as it will be read, and run nothing.
+    """Parse a command line without running it.
 
     Args:
-        vtune: The command of all verbs.
-        words: Behind it.
+        vtune: The command that holds all verbs.
+        words: The words after it.
 
     Raises:
-        TyperException: If it is no command of vtune.
+        TyperException: If it is not a vtune command.
     """
     command, context, left = vtune, None, [*words]
     while isinstance(command, TyperGroup):
@@ -107,10 +107,10 @@ def parse(vtune: Any, words: Sequence[str]) -> None:
 
 
 def _check_commands(sweep: Any, folder: Path, check_words: Callable[[Sequence[str]], None]) -> None:
-    """Read the commands of `prepare`, of the first seed and the first value of each axis.
+    """Parse the commands of `prepare`, for the first seed and the first value of each axis.
 
     Raises:
-        RecipeError: If one is no command of vtune: it would fail after those before it have run.
+        RecipeError: If one is not a vtune command: it would fail only after the earlier ones have run.
     """
     from vtune.runs.sweep.placeholders import points
     from vtune.runs.sweep.preparing import commands_in, prepared_in
@@ -186,7 +186,7 @@ def _run(plan: "Plan", folder: Path, start: Start, shares: Sequence[Mapping[str,
 
 
 def _show_plan(sweep: Any, facts: dict[str, Any], *, as_json: bool) -> None:
-    """The sweep, as YAML with the plan of each variant above it as comments."""
+    """Show the sweep as YAML, preceded by the plan of each variant as comments."""
     from vtune.config import dump_recipe
     from vtune.report.plan import plan_lines
     from vtune.report.sweep import power_lines

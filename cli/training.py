@@ -19,35 +19,35 @@ from .output import show, stdout_for_the_result
 R = TypeVar("R", bound=Strict)
 
 VERBS = {"rl": "reward", "sft": "epochs"}
-"""Verb -> a key that the recipes of no other have."""
+"""Verb -> a key that only its recipes have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb(Generic[R]):
-    """What a verb that trains does with its recipes."""
+    """How a training verb handles its recipes."""
 
     package: str
     """Where shipped recipes are, e.g. `recipes.rl`."""
     kind: type[R]
-    """What a file is read into."""
+    """The class that a file is read into."""
     check: Callable[..., dict[str, Any]]
-    """(recipe, gpus=…, hosts=…) -> what can be known before the start. Raises on what cannot work."""
+    """(recipe, gpus=…, hosts=…) -> what can be known before the start. Raises if something cannot work."""
     run: Callable[..., dict[str, Any]]
     """(recipe, folder, resume=…, track=…, profile=…) -> result."""
     split: Callable[[R, int], None] | None = None
-    """Raises where a step does not split over this many processes; None: every step does."""
+    """Raises if a step cannot be split across this many processes; None: every step can."""
     machine: Callable[[R, int], None] | None = None
-    """Raises where machines of this many processes each, several of them, will not do; None: all do."""
+    """Raises if several machines with this many processes each will not do; None: they always will."""
 
 
 def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Start) -> None:
     """Read a recipe, then check it or run it, and show the result.
 
     Args:
-        verb: What is done with it.
-        name: Name of a shipped recipe, or a path; None where a run is continued by its own.
+        verb: The verb.
+        name: Name of a shipped recipe, or a path; None if a run continues with its own recipe.
         overrides: `key.path=value`, applied in order.
-        start: How; without a folder it is `runs/<recipe>`.
+        start: How to start; the default folder is `runs/<recipe>`.
     """
     from vtune.files.writing import check_folder_output
     from vtune.runs.processes.launch import launch, processes_of
@@ -67,7 +67,7 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
         _plan(verb, recipe, folder, processes, start)
         return
     if start.gpus is not None and processes is not None:
-        # The ranks would find it too, when the folder is there already.
+        # The ranks would detect this too, if the folder already exists.
         check_start(folder, resume=start.resume)
         if verb.split is not None:
             verb.split(recipe, processes)
@@ -86,7 +86,7 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
     first = Ranks.of_this_process().first
     if first:
         warn_of_versions()
-        check_start(folder, resume=start.resume)  # a run finds it too, after its data are read
+        check_start(folder, resume=start.resume)  # a run checks this too, but after reading its data
         say(f"output folder: {folder}")  # torch and the model take seconds to load
     with stdout_for_the_result():
         result = verb.run(recipe, folder, resume=start.resume, track=start.track, profile=start.profile)
@@ -95,10 +95,10 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
 
 
 def _of_run(verb: Verb[R], start: Start) -> Path:
-    """The recipe of the run that is continued.
+    """The recipe of the run to continue.
 
     Raises:
-        typer.BadParameter: If none is, or it is a run of another verb.
+        typer.BadParameter: If no run is given, or it belongs to another verb.
     """
     from vtune.runs.sweep.table import SWEEP
 
@@ -119,10 +119,10 @@ def _of_run(verb: Verb[R], start: Start) -> Path:
 
 
 def _check_where(recipe: Strict) -> None:
-    """Check that a run which is continued finds its data from here.
+    """Check that a resumed run finds its data from here.
 
     Raises:
-        DataError: If a path in its recipe leads nowhere; that of its model is kept whole.
+        DataError: If a path in its recipe leads nowhere; the path of its model is stored as an absolute one.
     """
     for name in getattr(recipe, "data", ()):
         if not Path(name).is_absolute() and not Path(name).exists():
@@ -134,7 +134,7 @@ def _check_where(recipe: Strict) -> None:
 
 
 def _check_files(recipe: Strict) -> None:
-    """Check that the files of a recipe's data are there, for processes of this machine.
+    """Check that a recipe's data files exist, for processes on this machine.
 
     Raises:
         DataError: If one is missing or is not Parquet.
@@ -146,7 +146,7 @@ def _check_files(recipe: Strict) -> None:
 
 
 def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: Start) -> None:
-    """What `--dry-run` does."""
+    """Do what `--dry-run` asks for."""
     from vtune.metrics.trackers import check_tracker
     from vtune.report.progress import say
     from vtune.runs.start import check_start, holds_run, other_work
@@ -167,10 +167,10 @@ def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: 
 def planned_for(
     check: Callable[..., dict[str, Any]], dry_run: bool, **wanted: Any
 ) -> Callable[[Any], dict[str, Any]]:
-    """The check of a dry run with the options that are for it alone.
+    """The check for a dry run, with the options that apply only to it.
 
     Raises:
-        typer.BadParameter: If one of them is given and nothing is planned.
+        typer.BadParameter: If one of them is given without `--dry-run`.
     """
     given = [f"--{name.replace('_', '-')}" for name, value in wanted.items() if value is not None]
     if given and not dry_run:
@@ -179,7 +179,7 @@ def planned_for(
 
 
 def _suites(recipe: Strict) -> list[dict[str, Any]]:
-    """The suites of a recipe's evaluations, as values."""
+    """The suites that a recipe evaluates, as plain values."""
     section = getattr(recipe, "eval", None)
     if section is None:
         return []
@@ -192,7 +192,7 @@ def _suites(recipe: Strict) -> list[dict[str, Any]]:
 
 
 def _without_launch(words: Sequence[str]) -> list[str]:
-    """A command line as each of the processes gets it: without the options that start them."""
+    """The command line for each process: without the options that start the processes."""
     kept: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -205,7 +205,7 @@ def _without_launch(words: Sequence[str]) -> list[str]:
 
 
 def _show_plan(recipe: Strict, facts: dict[str, Any], *, as_json: bool) -> None:
-    """The resolved recipe; as YAML, with the facts above it as comments, so it can be saved and run."""
+    """Print the resolved recipe; as YAML, the facts come first as comments, so it can be saved and run."""
     if as_json:
         from vtune.report.values import render_values
 

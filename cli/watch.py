@@ -23,5 +23,5 @@ def watch(
     if once or as_json:
         show(watched(run), render_watch, as_json=as_json)
     else:
-        with suppress(KeyboardInterrupt):  # how a person stops to look: the run goes on
+        with suppress(KeyboardInterrupt):  # Ctrl-C only ends the watching: the run goes on
             follow_live(follow(run), render_watch, watch_line)

@@ -22,9 +22,9 @@ def static(name: str) -> str:
 
 
 def one_file(held: Mapping[str, Any]) -> str:
-    """The page with the values that `source.js` then reads, as HTML.
+    """The page as HTML, with the values that `source.js` reads.
 
-    Its policy allows this very script and this very style, pictures that are part of it, and nothing else.
+    Its content security policy allows this exact script and style, embedded pictures, and nothing else.
 
     Args:
         held: `note`, `sweeps`, `places`, `runs`, `lists`, `ones`, `films`, `pictures`, `shown`: `source.js`.
@@ -34,7 +34,7 @@ def one_file(held: Mapping[str, Any]) -> str:
         f"default-src 'none'; script-src '{_print(script)}'; style-src '{_print(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
-    # Without `<`, no text of a trajectory ends the element that it stands in.
+    # Without `<`, no text in a trajectory can end the element that contains it.
     values = json.dumps(held, allow_nan=False).replace("<", "\\u003c")
     head = f'<meta http-equiv="content-security-policy" content="{policy}">'
     icon = base64.b64encode(static(ICON).encode()).decode()
@@ -55,12 +55,12 @@ def one_file(held: Mapping[str, Any]) -> str:
 
 
 def bundled(name: str) -> str:
-    """A module and all that it imports as one script: each a function of its own, so names stay apart."""
+    """A module and all its imports as one script, each wrapped in a function so that names do not clash."""
     return "".join(_wrapped(file) for file in dict.fromkeys(_in_order(name)))
 
 
 def _in_order(name: str) -> Iterator[str]:
-    """The modules that one needs, before itself."""
+    """A module, preceded by the modules that it needs."""
     for found in _IMPORT.finditer(static(name)):
         yield from _in_order(found["file"])
     yield name

@@ -23,16 +23,16 @@ from vtune.view.place import Place, inside, step_of
 from vtune.view.turns import parts_of, turns_of
 
 LONGEST = 20_000
-"""Limit on characters of a text that is shown in full; of a longer one, its beginning and its end (ours)."""
+"""Characters of a text that are shown in full; a longer one shows only its beginning and end (ours)."""
 END = 2_000
-"""Of them, those of the end."""
+"""How many of them are for the end."""
 
 
 def read_record(place: Place, file: Path, row: int) -> Trajectory | Sample:
-    """The record in a row, pictures as the file has them: `picture_bytes` gets those that it names.
+    """The record in a row, with pictures as stored: `picture_bytes` loads those stored by name.
 
     Raises:
-        DataError: If the row is not a record, naming file and row.
+        DataError: If the row is not a record; names file and row.
     """
     values = read_row(file, row)
     try:
@@ -49,12 +49,12 @@ def picture_bytes(picture: Picture, file: Path, place: Place) -> bytes:
     """The encoded bytes of a record's picture.
 
     Raises:
-        DataError: If it has none, or names a file outside of the folder of its place.
+        DataError: If there are none, or the picture's path leads out of the folder of its place.
     """
     if picture.data is None and picture.path is not None:
         try:
             inside(file.parent / picture.path, place.root)
-        except ValueError:  # a NUL
+        except ValueError:  # a NUL character
             raise DataError("no file has the name of this picture", where=str(file)) from None
     return load_picture(picture, file.parent)
 
@@ -70,17 +70,17 @@ def document_of(
     """The document of a record.
 
     Args:
-        place: Where it is from.
-        file: Where it is from.
-        row: Where it is from.
+        place: The place that it is from.
+        file: The file that it is from.
+        row: Its row in the file.
         record: The trajectory, or the sample.
-        asked: What its sample says (`question_of`); None where that is not known.
-        why_not_asked: Why it is not known.
+        asked: The question of its sample (`question_of`); None if unknown.
+        why_not_asked: Why it is unknown.
 
     Returns:
         `key`, `file`, `row`, `step`, `sample`, `source`, `pictures` (with `width` and `height`, or the
-        `problem`), `boxes`, `turns`, `calls`, `reward`, and what else is known; None stands for what
-        could not be measured. Long texts are cut, see `shortened`.
+        `problem`), `boxes`, `turns`, `calls`, `reward`, and anything else that is known; None for what could
+        not be measured. Long texts are cut, see `shortened`.
     """
     pictures = [_picture(one, file, place) for one in record.images]
     if isinstance(record, Sample):
@@ -100,7 +100,7 @@ def document_of(
 
 
 def question_of(sample: Sample) -> dict[str, Any]:
-    """What a sample says that its trajectories do not hold; `verifier_parm` where it asks for boxes."""
+    """Facts about a sample that its trajectories lack; `verifier_parm` only if it asks for boxes."""
     return {
         "question": sample.question,
         "ground_truth": sample.ground_truth,
@@ -121,9 +121,9 @@ def _boxes(
 ) -> dict[str, list[dict[str, Any]]]:
     """Boxes of the ground truth and of the answer, `truth` and `answer`, in pixels of the first picture.
 
-    Those of the answer have the `iou` with the box of the ground truth that they meet best, and its label as
-    `meets`, None where they meet no box. A point is a box without a side; it has no IoU, and meets what it
-    lies in. Lists are empty where no places are asked for, or none is known.
+    Those of the answer have `iou`, with the ground-truth box that they overlap most, and that box's label as
+    `meets`; None if they overlap none. A point is a box of size zero; it has no IoU, and meets the box that
+    it lies in. Lists are empty if the question does not ask for places, or none is known.
     """
     found: dict[str, list[dict[str, Any]]] = {"truth": [], "answer": []}
     if asked is None or not pictures or pictures[0]["problem"]:
@@ -158,7 +158,7 @@ def _answered(given: LabelledBox, truth: Sequence[LabelledBox]) -> dict[str, Any
 
 
 def shortened(value: Any) -> Any:
-    """A nested value whose long texts keep their beginning and their end, and state their full length."""
+    """A nested value in which long texts keep only their beginning and end, and state how much is cut."""
     if isinstance(value, str) and len(value) > LONGEST:
         cut = len(value) - LONGEST
         return f"{value[: LONGEST - END]}\n[… {cut} characters are left out …]\n{value[-END:]}"
@@ -234,11 +234,11 @@ def _at(values: tuple[float | None, ...], k: int) -> float | None:
 
 
 def _code(call: Call) -> str | None:
-    """The code of a call that ran some."""
+    """The code of a call, if it ran any."""
     try:
         arguments = parse_json(call.arguments)
     except ValueError:
-        return None  # shown as it is
+        return None  # shown unparsed
     code = arguments.get("code") if isinstance(arguments, dict) else None
     return code if isinstance(code, str) else None
 

@@ -15,7 +15,7 @@ from vtune.schema.trajectory_row import needs_look_of
 from vtune.view.place import Place, step_of
 
 SEARCHED = 32_768
-"""Characters of a trajectory that text search looks through, from its beginning (ours)."""
+"""Characters of a trajectory that text search covers, from its beginning (ours)."""
 SHOWN = 160
 """Characters of the question in a list (ours)."""
 
@@ -23,7 +23,7 @@ TOOL = 40
 """Characters of a tool's name (ours)."""
 
 _NO_WORD = re.compile(r'[\s":,]+')
-"""What separates the words and the parts of a query."""
+"""Characters that separate words or parts of a query."""
 
 FACTS = pa.schema(
     [
@@ -57,9 +57,9 @@ FACTS = pa.schema(
         ("text", pa.string()),
     ]
 )
-"""`key` is the file's stem and the row. `flags` and `statuses`: words, each once, with a space before and
-behind it; `outcomes`: `TOOL:STATUS` of every call, in order. `text` is in lower case. `faithful` is null
-where no look is needed. What is not known is null, as everywhere."""
+"""`key` is the file's stem and the row. `flags` and `statuses`: words, each once, with a space on either
+side; `outcomes`: `TOOL:STATUS` of every call, in order. `text` is in lower case. `faithful` is null if no
+look is needed. Unknown values are null, as everywhere."""
 
 _TRAJECTORY = (
     *("sample_id", "data_source", "group", "rollout", "messages.list.element.role"),
@@ -76,9 +76,9 @@ def facts_of(place: Place, file: Path, *, shown_from: float) -> Iterator[pa.Reco
     """The facts of a file, some rows at a time.
 
     Args:
-        place: What the file belongs to.
-        file: Of trajectories or samples.
-        shown_from: The score of a call from which on it showed a target.
+        place: The place that the file belongs to.
+        file: File of trajectories or samples.
+        shown_from: The score from which a call counts as having shown a target.
 
     Raises:
         DataError: If the file cannot be read.
@@ -95,7 +95,7 @@ def facts_of(place: Place, file: Path, *, shown_from: float) -> Iterator[pa.Reco
 
 
 def faithful(scores: Sequence[float | None], shown_from: float) -> bool | None:
-    """Whether a call showed a target, by the scores of calls; None if nobody could tell.
+    """Whether a call showed a target, judging by the scores of calls; None if unknown.
 
     What `vtune faithfulness` measures is stricter: see CodeV, algorithm 1.
     """
@@ -107,7 +107,7 @@ def faithful(scores: Sequence[float | None], shown_from: float) -> bool | None:
 def _of_trajectory(values: Mapping[str, Any], shown_from: float) -> dict[str, Any]:
     messages = values["messages"] or []
     calls = values["calls"] or []
-    # A damaged row is in the list; what reads all of it says what is wrong.
+    # Damaged rows are listed too; reading a row in full reports what is wrong.
     reward = {name: _finite(value) for name, value in (values["reward"] or {}).items()}
     scores = [_finite(score) for score in values["tool_scores"] or []]
     accuracy = reward.get("accuracy")
@@ -130,7 +130,7 @@ def _of_trajectory(values: Mapping[str, Any], shown_from: float) -> dict[str, An
         **{name: reward.get(name) for name in ("accuracy", "format", "tool", "consistency")},
         "iou": _finite(dict(reward.get("parts") or ()).get("iou")),
         "advantage": _finite(values["advantage"]),
-        # One that failed through us may be no call: of an endpoint without a reply it keeps the reason.
+        # A failure on our side may not be a call: if an endpoint did not reply, it only holds the reason.
         "calls": sum(call["status"] != "infra" for call in calls),
         "turns": sum(message["role"] == "assistant" for message in messages),
         "pictures": len(values["images"] or []),
@@ -179,7 +179,7 @@ def _spaced(words: Collection[str]) -> str:
 
 
 def _word(name: str | None) -> str:
-    """The name of a tool as one word of a query: a model may call what does not exist by any text."""
+    """The name of a tool as one word in a query: models may call non-existent tools by any text."""
     return _NO_WORD.sub("_", name or "")[:TOOL] or "_"
 
 

@@ -10,11 +10,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HOSTS = ("127.0.0.1", "localhost", "::1")
-"""Names by which a browser here, or behind an ssh port forward, reaches it; a page that rebinds its name to
-this machine comes with that name."""
+"""Host names under which a browser here, or at the other end of an ssh tunnel, reaches the viewer. A page
+that rebinds its own name to this machine sends that name instead."""
 
 MAX_BODY = 16 * 2**10
-"""Bytes of a request; a label is the largest (ours)."""
+"""Bytes per request; labels are the largest (ours)."""
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -26,14 +26,14 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of every answer: nothing is loaded from elsewhere, no text becomes a script, no other page embeds it."""
+"""In every response: nothing is loaded from elsewhere, no text becomes a script, no other page embeds it."""
 
 
 class Gate:
-    """Stands in front of an ASGI application and strips the token from the path.
+    """Wraps an ASGI application, checks requests and strips the token from the path.
 
     Args:
-        app: What it stands before.
+        app: The application.
         token: The first part of every path.
     """
 
@@ -58,7 +58,7 @@ class Gate:
 
 
 def refused(method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
-    """(status, why), or None if nothing is wrong with a request except perhaps its token."""
+    """(status, reason), or None if a request is acceptable, apart from its token."""
     host = headers.get("host", "")
     if _name(f"http://{host}") not in HOSTS:
         return 421, "this viewer is asked as 127.0.0.1 or localhost"
@@ -77,7 +77,7 @@ def refused(method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
 
 
 def answer(values: Any, status: int = 200) -> Response:
-    """Values as JSON in ASCII: whatever a trajectory holds, no sniffing reads another text in it."""
+    """Values as JSON in ASCII: whatever a trajectory contains, content sniffing cannot misread it."""
     return Response(json.dumps(values, allow_nan=False), status, media_type="application/json")
 
 

@@ -1,8 +1,8 @@
 """The index of a place: its facts in memory-mapped Arrow files, one per file of trajectories.
 
-A part is named after the name, the size and the time of the file that it is about, so an index is never
-wrong: a file that is new or was written again has no part yet, and parts of files that are gone are removed.
-Parts appear whole. Nothing but the folder of the index is written to.
+A part is named after the name, size and modification time of its file, so an index is never stale: a new or
+rewritten file has no part yet, and parts of missing files are removed. Parts are written atomically. Nothing
+but the folder of the index is written to.
 """
 
 import hashlib
@@ -31,13 +31,13 @@ class Index:
     """The facts of all trajectories of a place, kept up to date.
 
     Args:
-        place: What it is about.
+        place: The place to index.
     """
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.shown_from = LIKELY_SHOWN_FROM
-        """The score of a call from which on it showed a target; another one counts from the next refresh."""
+        """The score from which a call counts as showing a target; a change applies from the next refresh."""
         self._folder: Path | None = None
         self._own = False
         self._parts: dict[str, tuple[Path, pa.Table]] = {}
@@ -51,7 +51,7 @@ class Index:
 
     @property
     def folder(self) -> Path:
-        """Where its parts are: beside the place, or a temporary folder of this process if that is not
+        """Where its parts are: next to the place, or in a temporary folder of this process if that is not
         writable.
         """
         if self._folder is None:
@@ -64,9 +64,9 @@ class Index:
         return list(self._failed.values())
 
     def refresh(self, advance: Callable[[], None] = lambda: None) -> bool:
-        """Index what is new or rewritten; returns whether anything changed.
+        """Index new and rewritten files; return whether anything changed.
 
-        A file that cannot be read is left out, see `failed`: it hides no other.
+        A file that cannot be read is skipped, see `failed`: it does not hide the others.
 
         Args:
             advance: Called for each row that is indexed.
@@ -91,10 +91,10 @@ class Index:
         return True
 
     def locate(self, key: str) -> tuple[Path, int]:
-        """The file and the row of a trajectory.
+        """The file and row of a trajectory.
 
         Raises:
-            DataError: If there is none of that key.
+            DataError: If no trajectory has that key.
         """
         stem, _, number = key.rpartition("/")
         for file, table in self._parts.values():
@@ -148,7 +148,7 @@ class Index:
         return folder
 
     def close(self) -> None:
-        """Remove what was put into a folder of this process alone."""
-        # A place that was moved meanwhile names another folder than the one that it had.
+        """Remove the folder if it is a temporary one of this process."""
+        # Uses the stored path: a place that was moved in the meantime would now name another folder.
         if self._folder is not None and self._own:
             shutil.rmtree(self._folder)

@@ -14,13 +14,13 @@ from vtune.schema.parquet import columns
 Kind = Literal["run", "evaluation", "trajectories", "samples"]
 
 SWEEP = "sweep.yaml"
-"""In a folder whose runs lie one folder deeper than others: see `vtune.runs.sweep.table`."""
+"""Marks a folder whose runs lie one level deeper than usual: see `vtune.runs.sweep.table`."""
 CURATED = ("curation.json", "drops.jsonl")
-"""Files of which `vtune curate` leaves one at least beside its `recipe.yaml`, which is not a run's."""
+"""`vtune curate` leaves at least one of these next to its `recipe.yaml`, which is not that of a run."""
 PREPARED = "prepared"
-"""In such a folder, what runs start from: shown when it is named itself."""
+"""In such a folder, what its runs start from; shown only if it is named itself."""
 DEPTH = 2
-"""How many levels below a folder that is not a run are searched for runs: `runs/demo/eval/after_rl` (ours).
+"""How many levels to search for runs below a folder that is not a run: `runs/demo/eval/after_rl` (ours).
 """
 
 GIVE = "give a folder that `vtune sft`, `rl`, `eval` or `demo` wrote, or a Parquet file"
@@ -30,15 +30,15 @@ RESUME = "run the same command again with --resume"
 """What to do about an unfinished evaluation."""
 
 _RECORDS = (".json", ".jsonl", ".yaml", ".html")
-"""How the other files end that are kept in the folder of a run."""
+"""Suffixes of the other files kept in a run folder."""
 _STEP = re.compile(r"step-(\d+)")
 _WRITTEN = re.compile(r"(step-\d{6,}(-rank-\d+)?|from-\d{8,})\.parquet")
-"""What a run calls its files of trajectories, and an unfinished evaluation its portions."""
+"""Names of a run's trajectory files, and of the portions of an unfinished evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One thing to view, and what is kept beside it."""
+    """One thing to view, with the files kept next to it."""
 
     path: Path
     """As given by the user."""
@@ -52,7 +52,7 @@ class Place:
 
     @property
     def index(self) -> Path:
-        """The folder of its index: hidden, beside what it is about."""
+        """The folder of its index: hidden, next to what it is about."""
         return self.path / ".view" if self.path.is_dir() else self.path.parent / f".{self.path.name}.view"
 
     @property
@@ -64,7 +64,7 @@ class Place:
 
     @property
     def settings(self) -> Path | None:
-        """The recipe or the suite behind it, None if there is none."""
+        """The recipe or suite behind it; None if there is none."""
         folders = (self.root,) if self.path.is_dir() else (self.root, self.root.parent)
         names = [folder / name for folder in folders for name in ("suite.yaml", "recipe.yaml")]
         return next((name for name in names if name.is_file()), None)
@@ -78,7 +78,7 @@ class Place:
         if not self.path.is_dir():
             return [self.path] if self.path.is_file() else []
         portions = portions_of(self.path)
-        # An evaluation puts its portions together at its end.
+        # An evaluation merges its portions when it ends.
         whole = self.path / "trajectories.parquet"
         found = [whole] if whole.is_file() else portions
         for file in found:
@@ -86,7 +86,7 @@ class Place:
         return found
 
     def revision(self) -> str:
-        """A text that changes whenever something is added or changed, from names, sizes and times alone."""
+        """A text that changes with every addition or modification; uses only names, sizes and times."""
         watched = [*self.files(), self.path / "metrics.jsonl", self.labels]
         return "/".join(stamp(file) for file in watched if file.is_file())
 
@@ -94,7 +94,7 @@ class Place:
 def find_places(path: Path) -> list[Place]:
     """What there is to view under a path: one place, or the runs and evaluations in a folder.
 
-    Those in a folder come in the order in which they were begun: what was learnt is seen from left to right.
+    Those in a folder come in the order in which they were started, so that learning shows from left to right.
 
     Raises:
         DataError: If there is nothing.
@@ -114,7 +114,7 @@ def find_places(path: Path) -> list[Place]:
     found = sorted([*_files(path), *_below(path, DEPTH)], key=_begun)
     if not found:
         raise DataError(f"{path} holds no run, no evaluation and no Parquet file", fix=GIVE)
-    # Runs of a sweep are all called after their seed: what tells them apart is where they lie.
+    # Runs of a sweep are all named after their seeds, so the paths have to distinguish them.
     names = [place.name for place in found]
     return [
         replace(place, name=place.path.relative_to(path).as_posix()) if names.count(place.name) > 1 else place
@@ -123,7 +123,7 @@ def find_places(path: Path) -> list[Place]:
 
 
 def find_all(paths: Sequence[Path]) -> list[Place]:
-    """What there is to look at under several paths; those of one name are called by where they lie.
+    """What there is to view under several paths; places with the same name get distinguishing paths as names.
 
     Raises:
         DataError: If there is nothing under one of them.
@@ -137,10 +137,10 @@ def find_all(paths: Sequence[Path]) -> list[Place]:
 
 
 def told_apart(path: Path, alike: Sequence[Path]) -> str:
-    """The end of a path that tells it from others of its name: `both/seed-0`, where `neither/seed-0` is, too.
+    """The end of a path that distinguishes it from others of its name: `both/seed-0` from `neither/seed-0`.
 
     Args:
-        path: One of those.
+        path: One of them.
         alike: All of them, itself included.
     """
     above = os.path.commonpath([one.resolve().parent for one in alike])
@@ -148,7 +148,7 @@ def told_apart(path: Path, alike: Sequence[Path]) -> str:
 
 
 def runs_below(folder: Path) -> list[Place]:
-    """The runs and evaluations in a folder that is not one itself."""
+    """The runs and evaluations in a folder that is not itself one of them."""
     return sorted(_below(folder, DEPTH), key=_begun)
 
 
@@ -161,11 +161,11 @@ def check_run_folder(path: Path, *, fix: str = GIVE_RUN) -> None:
     """Check that there is a folder, and that it is not a curation's.
 
     Args:
-        path: What somebody named as the folder of a run.
-        fix: The remedy where there is no such folder.
+        path: The path that was given as a run folder.
+        fix: The remedy if there is no such folder.
 
     Raises:
-        DataError: If it is not so.
+        DataError: If there is no such folder, or it is a curation's.
     """
     if not path.exists():
         raise DataError(f"there is no folder {path}", fix=fix)
@@ -177,7 +177,7 @@ def check_run_folder(path: Path, *, fix: str = GIVE_RUN) -> None:
 
 
 def check_no_record(path: Path) -> None:
-    """Check that a path is not that of a log, or of settings, which a run keeps beside its trajectories.
+    """Check that a path is not one of the logs or settings that a run keeps next to its trajectories.
 
     Raises:
         DataError: If it is one.
@@ -193,7 +193,7 @@ def check_no_record(path: Path) -> None:
 
 
 def no_trajectories(folder: Path) -> DataError:
-    """Why a folder has no trajectories to read."""
+    """The error for a folder without trajectories to read."""
     if (folder / "suite.yaml").is_file() and not (folder / "results.json").is_file():
         return DataError("the evaluation is not finished", where=str(folder), fix=RESUME)
     if (folder / "recipe.yaml").is_file() and not is_curation(folder):
@@ -210,17 +210,17 @@ def no_trajectories(folder: Path) -> DataError:
 def portions_of(folder: Path) -> list[Path]:
     """The files of trajectories that a run, or an unfinished evaluation, keeps in its folder, in order.
 
-    A copy beside them (`step-000020-good`) is somebody's, and would count what it holds twice. Where no file
-    has such a name, somebody has named them all, and all are meant.
+    A copy next to them (`step-000020-good`) is the user's and would count the same rows twice. If no file has
+    such a name, the user has renamed them all, and all are used.
     """
     if all((folder / name).is_file() for name in ("results.json", "trajectories.parquet")):
-        return []  # of an evaluation that is finished, and goes on
+        return []  # of a finished evaluation that is being continued
     every = sorted((folder / "trajectories").glob("*.parquet"))
     return [file for file in every if _WRITTEN.fullmatch(file.name)] or every
 
 
 def step_of(file: Path) -> int | None:
-    """The training step whose trajectories a file holds, from its name."""
+    """The training step of the trajectories in a file, from its name."""
     found = _STEP.match(file.name)
     return int(found[1]) if found else None
 
@@ -232,7 +232,7 @@ def stamp(file: Path) -> str:
 
 
 def inside(file: Path, root: Path) -> Path:
-    """The file, if it lies in a folder however links lead.
+    """The file, if it lies in a folder, after links are resolved.
 
     Raises:
         DataError: If it does not.
@@ -245,13 +245,13 @@ def inside(file: Path, root: Path) -> Path:
 
 
 def _begun(place: Place) -> tuple[bool, int, str]:
-    """Files by their names, then folders by the time of the settings, which they begin with."""
+    """Sort key: files by name, then folders by the time of their settings, which are written first."""
     settings = place.settings if place.path.is_dir() else None
     return settings is not None, settings.stat().st_mtime_ns if settings else 0, str(place.path)
 
 
 def _files(folder: Path) -> list[Place]:
-    """The Parquet files of a folder that is not a run; a damaged one is opened, which says what it is."""
+    """The Parquet files of a folder that is not a run; a damaged one is kept, and opening it reports why."""
     settings = any((folder / name).is_file() for name in ("suite.yaml", "recipe.yaml"))
     if settings and not is_curation(folder):
         return []
@@ -267,7 +267,7 @@ def _files(folder: Path) -> list[Place]:
 
 
 def _below(folder: Path, depth: int) -> list[Place]:
-    """The runs and evaluations of a folder, or the one that it is."""
+    """The runs and evaluations in a folder, or the folder itself if it is one."""
     name = folder.resolve().name
     if (folder / "suite.yaml").is_file() and not (folder / "recipe.yaml").is_file():
         return [Place(folder, name, "evaluation")]
@@ -287,7 +287,7 @@ def _below(folder: Path, depth: int) -> list[Place]:
 
 
 def kind_of_file(path: Path) -> Kind | None:
-    """What a Parquet file holds; None if it is neither.
+    """What a Parquet file holds; None if it holds neither.
 
     Raises:
         DataError: If it cannot be read.

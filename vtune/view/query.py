@@ -2,9 +2,9 @@
 
     source:lens right:no calls>2 reward<0.5 flag:whole_image -stop:length sort:-reward "left of"
 
-Words are looked for in the conversation. A name with an operator is compared with a fact; several values,
-`source:lens,shapes`, mean any of them, `none` what is not known, a `-` in front the opposite. A text in
-quotes is meant as it stands: `answer:"none"`, `source:"a,b"`.
+Words are searched for in the conversation. A name with an operator is compared with a fact; several values,
+`source:lens,shapes`, match any of them, `none` matches unknown values, a leading `-` negates. A text in
+quotes is taken literally: `answer:"none"`, `source:"a,b"`.
 """
 
 import re
@@ -41,11 +41,11 @@ CLOSED: Mapping[str, Sequence[str]] = {
     "stop": get_args(StopReason),
     LABEL: get_args(Judgement),
 }
-"""Facts with a known set of values: a misspelt one would match nothing, and its negation everything."""
+"""Facts with a fixed set of values: a misspelt one would match nothing, and its negation everything."""
 OPEN = tuple(name for name in TEXTS if name not in CLOSED)
-"""Facts that may be any text, `none` and commas too."""
+"""Facts that may be any text, even `none` or one with commas."""
 USUAL: Mapping[str, str] = {"right": "right:yes", "wrong": "right:no", "faithful": "faithful:yes"}
-"""What those mean, most likely, who write one of these words alone."""
+"""What a user who writes only one of these words most likely means."""
 MOST = 1_000
 """Limit on characters of a query (ours)."""
 
@@ -57,12 +57,12 @@ class Term:
     """One condition."""
 
     name: str
-    """Name of a fact; empty for words of the conversation."""
+    """Name of a fact; empty for words in the conversation."""
     operator: Operator
     values: tuple[str, ...]
     negated: bool = False
     quoted: bool = False
-    """Its value is a text, `none` too."""
+    """Its value is taken literally, even `none`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def parse_query(text: str) -> Query:
             continue
         if name and name not in NAMES:
             raise RecipeError(f"there is no fact `{name}`", where=text, fix=nearest(name, NAMES))
-        # Of what is no text of its own there is no other `none`, and no value with a comma.
+        # Only facts with free text can have a literal `none`, or a value with a comma.
         quoted = value.startswith('"') and name in OPEN
         values = (bare,) if not name or quoted else tuple(bare.split(","))
         asked: Any = ":" if operator == "=" else operator
@@ -110,12 +110,12 @@ def select(table: pa.Table, query: Query, labels: Mapping[str, str]) -> pa.Array
     """Row numbers that match a query, in its order.
 
     Args:
-        table: Of an index.
-        query: What is looked for.
+        table: The table of an index.
+        query: The query.
         labels: Key of a trajectory -> its label.
 
     Raises:
-        RecipeError: If a flag is asked for that scoring does not know and that no trajectory has.
+        RecipeError: If a flag is queried that scoring does not know and no trajectory has.
     """
     mask: Any = None
     for term in query.terms:
@@ -126,7 +126,7 @@ def select(table: pa.Table, query: Query, labels: Mapping[str, str]) -> pa.Array
         one = pc.invert(one) if term.negated else one
         mask = one if mask is None else pc.and_(mask, one)
     if isinstance(mask, pa.ChunkedArray):
-        # Of no chunks at all, as of a run without trajectories, PyArrow before 26 would end the process.
+        # With no chunks at all, as for a run without trajectories, PyArrow before 26 would crash the process.
         mask = mask.combine_chunks()
     numbers = _all(table.num_rows) if mask is None else pc.indices_nonzero(mask)
     if not query.sort:
@@ -137,11 +137,11 @@ def select(table: pa.Table, query: Query, labels: Mapping[str, str]) -> pa.Array
 
 
 def hint_of(table: pa.Table, query: Query) -> str | None:
-    """What to write if a query matches nothing and a word in it is the name, or a value, of a fact.
+    """What to write instead if a query matches nothing and one of its words is a fact's name or value.
 
     Args:
-        table: Of an index.
-        query: What found nothing.
+        table: The table of an index.
+        query: The query that matched nothing.
     """
     known = {**facets(table), **CLOSED}
     known[FLAG] = [*get_args(Flag), *known[FLAG]]
@@ -158,7 +158,7 @@ def hint_of(table: pa.Table, query: Query) -> str | None:
 
 
 def _fruitless(table: pa.Table, query: Query) -> Iterator[str]:
-    """The words of a query that stand in no conversation, or that stand for a fact wherever they stand."""
+    """Words of a query that occur in no conversation, or that usually stand for a fact."""
     for term in query.terms:
         if term.name or term.negated:
             continue
@@ -167,7 +167,7 @@ def _fruitless(table: pa.Table, query: Query) -> Iterator[str]:
 
 
 def of_sample(table: pa.Table, sample: str) -> pa.Table:
-    """The rows of a sample, whatever its id holds: a query's text has no escapes."""
+    """The rows of a sample, whatever characters its id contains: queries have no escapes."""
     return table.filter(pc.equal(table["sample"], sample))
 
 
@@ -180,13 +180,13 @@ def facets(table: pa.Table) -> dict[str, list[str]]:
 
 
 def _words(table: pa.Table, name: str) -> list[str]:
-    """The words that stand in the column of a fact, in order."""
+    """The words that occur in the column of a fact, sorted."""
     texts = pc.unique(table[WORDS[name]]).to_pylist()
     return sorted({word for text in texts for word in (text or "").split()})
 
 
 def _all(count: int) -> pa.Array:
-    """Row numbers of a whole table; `pa.array` would load pandas, half a second, to make them."""
+    """Row numbers of a whole table, made without `pa.array`, which would load pandas in half a second."""
     numbers = np.arange(count, dtype=np.int64)
     return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(numbers)])
 
@@ -203,7 +203,7 @@ def _sort_key(name: str) -> str:
 
 
 def _check(term: Term) -> None:
-    """Check that the values of a term are of the kind of its fact."""
+    """Check that the values of a term suit its fact."""
     if term.name in CLOSED:
         _check_values(term, CLOSED[term.name])
     for value in term.values:
@@ -255,12 +255,12 @@ def _one(table: pa.Table, term: Term, value: str) -> Any:
 
 
 def _word(name: str, value: str) -> str:
-    """How a word stands in its column; a call is named by its tool, or by its tool and how it ended."""
+    """A word as stored in its column; calls can be named by tool, or by tool and outcome."""
     return f" {value}:" if name == CALL and ":" not in value else f" {value} "
 
 
 def _type(column: pa.ChunkedArray) -> pa.DataType:
-    # A fact is a float32 and 0.1 is not: both sides as the narrower one, so that reward:0.1 finds it.
+    # Facts are float32, but 0.1 is not: compare in the narrower type, so that reward:0.1 finds it.
     return column.type if pa.types.is_floating(column.type) else pa.float64()
 
 

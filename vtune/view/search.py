@@ -8,10 +8,10 @@ import pyarrow as pa
 
 
 def holds(column: pa.ChunkedArray, wanted: str) -> pa.Array:
-    """Whether each text holds another; texts and what is looked for are in the same case.
+    """Whether each text contains another; both must be in the same case.
 
-    Python's search of bytes takes a third of the time of Arrow's `match_substring`, and texts of hundreds of
-    megabytes are searched whenever someone types (`tests/bench/bench_view.py`).
+    Python's byte search takes a third of the time of Arrow's `match_substring`, and hundreds of megabytes of
+    text are searched whenever someone types (`tests/bench/bench_view.py`).
     """
     masks = [_holds(chunk, wanted.encode()) for chunk in column.chunks]
     return pa.array(np.concatenate(masks) if masks else np.zeros(0, np.bool_))
@@ -28,7 +28,7 @@ def _holds(texts: pa.StringArray, wanted: bytes) -> npt.NDArray[np.bool_]:
     row, at = 0, content.find(wanted)
     while at >= 0:
         row = bisect_right(bounds, at, lo=row) - 1
-        inside = at + len(wanted) <= bounds[row + 1]  # else it begins in one text and ends in the next
+        inside = at + len(wanted) <= bounds[row + 1]  # otherwise it spans two texts
         found[row] |= inside
         at = content.find(wanted, bounds[row + 1] if inside else at + 1)
     return found

@@ -9,9 +9,9 @@ from vtune.advantage.credit import token_advantages
 from vtune.schema.trajectory import Trajectory
 
 MOST = 1500
-"""Tokens, and runs of one token, that are sent at a time (ours)."""
+"""Tokens, and folded stretches of tokens, sent at a time (ours)."""
 FOLDED = 3
-"""Neighbours of one kind that are one entry, at least: no word is spelt with so many (ours)."""
+"""Minimum number of equal neighbours that are folded; no word is spelt with so many (ours)."""
 
 
 def tokens_of(
@@ -19,20 +19,20 @@ def tokens_of(
 ) -> dict[str, Any]:
     """Some of the tokens of a trajectory.
 
-    Neighbouring tokens of one kind that the policy did not sample, as those that stand for a picture, are
-    one entry from `FOLDED` of them on.
+    Equal neighbouring tokens that the policy did not sample, such as those of a picture, are folded into one
+    entry if there are at least `FOLDED` of them.
 
     Args:
-        trajectory: Whose tokens these are.
-        text_of: Token id -> its text; None where the tokenizer is not known.
-        why_no_text: Why it is not known.
-        first: Entry that is the first of those sent.
+        trajectory: The trajectory.
+        text_of: Token id -> its text; None if the tokenizer is unknown.
+        why_no_text: Why it is unknown.
+        first: Index of the first entry to send.
 
     Returns:
         `entries`, each with `at` (position), `id`, `times`, `text`, `sampled`, `logprob` (nats, of the policy
-        that drew it), `entropy` (nats, of what it was drawn from), `advantage` and `version` (training steps
-        behind the weights that drew it), None where not known; `all`, how many entries there are; `count`,
-        how many tokens, and `sampled` of them; `missing`: what no token has -> why.
+        that sampled it), `entropy` (nats, of the distribution that it was sampled from), `advantage` and
+        `version` (training steps of the weights that sampled it), None if unknown; `all`, the number of
+        entries; `count`, the number of tokens, and `sampled` of them; `missing`: what no token has -> why.
     """
     advantages = iter(token_advantages(trajectory) if trajectory.advantage is not None else ())
     entries: list[dict[str, Any]] = []
@@ -64,7 +64,7 @@ def tokens_of(
 
 
 def _runs(trajectory: Trajectory) -> Iterator[tuple[int, int, bool]]:
-    """Position of the first token, how many they are, and whether the policy sampled them, of each entry."""
+    """For each entry: position of the first token, number of tokens, and whether the policy sampled them."""
     mask = trajectory.loss_mask
     drawn = [(number, at < len(mask) and mask[at], at) for at, number in enumerate(trajectory.token_ids)]
     for (_, sampled), run in groupby(drawn, key=lambda one: one[:2]):

@@ -13,9 +13,9 @@ _PARTS = re.compile(r"(?s)<(code|tool_call|answer)>.*?(?:</\1>|\Z)")
 
 
 def turns_of(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Each message with who wrote it (`by`), its `parts` in order, and the numbers of the `calls` in it.
+    """Each message with its author (`by`), its `parts` in order, and the numbers of the `calls` in it.
 
-    The texts of the parts, one behind the other, are the message; a picture stands for its mark.
+    The texts of the parts, concatenated, are the message; a picture replaces its mark.
     """
     wrote = _written(trajectory)
     calls = calls_by_turn(trajectory, guess=True)
@@ -55,25 +55,25 @@ def _written_parts(content: str) -> list[dict[str, Any]]:
 
 
 def _written(trajectory: Trajectory) -> list[int]:
-    """Numbers of the messages that the policy wrote: the last ones, as many as its turns of tokens."""
+    """Numbers of the messages that the policy wrote: the last ones, as many as it has stretches of tokens."""
     said = [number for number, one in enumerate(trajectory.messages) if one.role == "assistant"]
     runs = len(_runs(trajectory.loss_mask))
     return said[-runs:] if 0 < runs <= len(said) else said
 
 
 def _runs(mask: Sequence[bool]) -> list[tuple[int, int]]:
-    """First and last+1 token of every stretch that the policy sampled."""
+    """First and last+1 token of each stretch that the policy sampled."""
     ends = [at for at in range(len(mask) + 1) if (at > 0 and mask[at - 1]) != (at < len(mask) and mask[at])]
     return list(zip(ends[::2], ends[1::2], strict=True))
 
 
 def calls_by_turn(trajectory: Trajectory, *, guess: bool) -> list[list[int]]:
-    """For each message, the calls that it made: by their tokens, their pictures, else one a turn.
+    """For each message, the calls that it made: by tokens, else by pictures, else one per turn.
 
     Args:
-        trajectory: What was recorded.
-        guess: Whether one a turn is taken also where there are other than one call for each turn, or each but
-            the last; if not, no message has any there.
+        trajectory: The recorded trajectory.
+        guess: Whether to assume one per turn even if the number of calls is neither that of the turns nor
+            one less; if not, no message then has any calls.
     """
     found: list[list[int]] = [[] for _ in trajectory.messages]
     wrote, calls = _written(trajectory), len(trajectory.calls)
@@ -96,7 +96,7 @@ def calls_by_turn(trajectory: Trajectory, *, guess: bool) -> list[list[int]]:
 
 
 def _turn_by_pictures(trajectory: Trajectory, wrote: Sequence[int], k: int) -> int | None:
-    """The turn before the message with a picture of call `k`."""
+    """The turn before the message that has a picture of call `k`."""
     mine = {number for number, one in enumerate(trajectory.images) if one.origin == f"call:{k}"}
     for number, message in enumerate(trajectory.messages):
         if message.role != "assistant" and mine & set(message.images):

@@ -1,4 +1,4 @@
-// Where one is stands in the address: #/PLACE?q=QUERY a list, #/PLACE/KEY a trajectory, #/run/PLACE,… a run or several,
+// The address holds the current page: #/PLACE?q=QUERY a list, #/PLACE/KEY a trajectory, #/run/PLACE,… one or several runs,
 // #/film/SAMPLE and #/group/PLACE/KEY side by side, #/pair/SIDE,SIDE two models. Keys: j next, k previous, / search, u up.
 
 import { clean, h } from "./dom.js";
@@ -35,7 +35,7 @@ async function show() {
     const places = await source.places();
     revisions = JSON.stringify(places.map((one) => one.revision));
     const [children, title, place] = await pageOf(at, places);
-    if (mine !== turn) return; // another page was asked for meanwhile
+    if (mine !== turn) return; // another page was requested in the meantime
     crumbs(place, at);
     document.title = clean(`${title} · vtune view`);
     main.replaceChildren(...children.filter(Boolean));
@@ -69,7 +69,7 @@ function chartOf(element) {
   return element?.matches(".chart") ? element.closest(".charted").querySelector("b").textContent : null;
 }
 
-// What is known of places, until they change.
+// Overviews of places, cached until they change.
 async function overviews(places) {
   return Promise.all(places.map(async (one) => {
     const name = `${one.number} ${one.revision}`;
@@ -109,7 +109,7 @@ function said() {
   return source.note ? [h("p", { class: "quiet" }, source.note)] : [];
 }
 
-// What the address says of the curves, and how to change it.
+// The settings of the curves in the address, and a way to change them.
 function settings(at, base) {
   const number = (name) => (at.values.has(name) ? Number(at.values.get(name)) : null);
   const asked = { sources: at.values.get("sources")?.split("\n") ?? [], from: number("from"), to: number("to"), smooth: number("smooth") ?? 1 };
@@ -125,7 +125,7 @@ function settings(at, base) {
   return [asked, change];
 }
 
-// The sample whose frames change the most in some of the places, and links to others like it.
+// The sample whose frames change the most in the chosen places, and links to other such samples.
 async function film(places, chosen) {
   const numbers = chosen.map((one) => one.number);
   const found = await source.films(numbers);
@@ -192,7 +192,7 @@ addEventListener("keydown", (event) => {
   }
 });
 
-// The page of a running run grows; a trajectory that is being read stays.
+// Update the page of a running run, but leave a trajectory that is being read.
 async function follow() {
   if (document.hidden || (here().key && here().page !== "run") || document.activeElement?.matches("input, select, .chart")) return;
   const places = await source.places().catch(() => null);

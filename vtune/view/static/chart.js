@@ -1,4 +1,4 @@
-// One chart: lines with bands over steps. Hover or arrow keys read values, a drag or + and - zoom, both export.
+// A chart of lines with bands over steps. Hovering or arrow keys read values; dragging, or + and -, zooms; it can be saved as SVG or CSV.
 
 import { h, number, s } from "./dom.js";
 
@@ -11,7 +11,7 @@ const BOTTOM = 24;
 const DRAG = 8;
 export const DASHES = ["", "6 4", "2 3", "8 3 2 3"];
 
-// series: [{name, colour, dash, width, points: [[step, value, low, high], …]}], width: how many steps a point is the mean of; view: {from, to, smooth, zoom(from, to), link(step): {address, text}}.
+// series: [{name, colour, dash, width, points: [[step, value, low, high], …]}], width: number of steps that a point averages; view: {from, to, smooth, zoom(from, to), link(step): {address, text}}.
 export function chart({ title, unit, series }, view) {
   const drawing = s("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "chart", tabindex: "0", role: "img" });
   const tip = h("div", { class: "tip", hidden: true, "aria-live": "polite" });
@@ -91,7 +91,7 @@ export function chart({ title, unit, series }, view) {
   return figure;
 }
 
-// The running mean over so many steps.
+// The running mean over `width` steps.
 function smoothed(points, width) {
   if (width <= 1) return points;
   return points.map(([x, ...rest], at) => {
@@ -115,7 +115,7 @@ function scaled(shown, view) {
     back: (x) => view.from + ((x - LEFT) / (WIDE - LEFT - RIGHT)) * across };
 }
 
-// Round numbers between two others, about four.
+// About four round numbers between two others.
 function ticks(low, high) {
   const raw = (high - low) / 4;
   const unit = 10 ** Math.floor(Math.log10(raw));

@@ -1,9 +1,9 @@
-// Elements made of text: nothing that a trajectory holds is ever read as markup, style or an address.
+// Elements made from text: nothing in a trajectory is ever interpreted as markup, style or an address.
 
 const SVG = "http://www.w3.org/2000/svg";
 const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\u{e0000}-\u{e007f}\ud800-\udfff]/gu;
 
-// Control characters spelled out, as in the terminal.
+// Control characters are escaped, as in the terminal.
 export function clean(text) {
   return String(text).replace(UNSAFE, (one) => {
     const code = one.codePointAt(0).toString(16);
@@ -48,7 +48,7 @@ const WORDS = "and as assert break class continue def elif else except False fin
 const TOKEN = new RegExp(`(#[^\\n]*)|("(?:[^"\\\\\\n]|\\\\.)*"|'(?:[^'\\\\\\n]|\\\\.)*')|\\b(${WORDS.split(" ").join("|")})\\b`
   + "|\\b(\\d+(?:\\.\\d+)?)\\b", "g");
 
-// Python with comments, texts, words and numbers set apart.
+// Python with comments, strings, keywords and numbers highlighted.
 export function code(text) {
   const parts = [];
   let at = 0;

@@ -7,7 +7,7 @@ import { figure } from "./picture.js";
 const MOST = 24;
 const WIDEST = 260;
 
-// One rollout of each step and place: the first.
+// The first rollout of each step and place.
 export function firstOfEach(frames) {
   const seen = new Set();
   return frames.filter((one) => {
@@ -16,7 +16,7 @@ export function firstOfEach(frames) {
   });
 }
 
-// rows: [{place, key, step, rollout, …}], spread evenly where there are too many; load gives their documents. One that cannot be read says so.
+// rows: [{place, key, step, rollout, …}], evenly thinned if there are too many; load returns their documents. One that cannot be read shows the error.
 export async function strip(places, rows, load) {
   const count = Math.min(rows.length, MOST);
   const shown = Array.from({ length: count }, (_, at) => rows[count === 1 ? 0 : Math.round((at * (rows.length - 1)) / (count - 1))]);
@@ -44,7 +44,7 @@ function badge(value, yes, no) {
   return h("span", { class: `badge ${value ? "right" : "wrong"}` }, value ? yes : no);
 }
 
-// only: the places that are shown alone, each with a step where one is meant, as an address names them; see `sidesOf`.
+// only: the places to show, each with an optional step, as written in an address; see `sidesOf`.
 export async function filmPage(places, sample, frames, all, load, only = null) {
   const rows = all ? frames : firstOfEach(frames);
   const base = `#/film/${encodeURIComponent(sample)}`;

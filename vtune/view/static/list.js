@@ -1,15 +1,15 @@
-// The places, and the list of one.
+// The places, and the list of a place.
 
 import { h, number, table } from "./dom.js";
 import { ROWS } from "./source.js";
 
 export const LABELS = ["right", "wrong", "judge erred", "box wrong"];
 const UNSORTED = ["flags", "label"];
-const TEXTS = ["source", "stop"]; // of what menus offer
+const TEXTS = ["source", "stop"]; // free-text facts among the menus
 const COLUMNS = ["step", "source", "right", "faithful", "reward", "calls", "tokens", "stop", "flags", "answer", "label"];
-const ORDINARY = { stop: "answer" }; // not worth a column
+const ORDINARY = { stop: "answer" }; // values too common to need a column
 
-// Of a list from its row `first` on, or of a trajectory that was opened from there.
+// The address of a list from its row `first` on, or of a trajectory opened from there.
 export function address(place, query, key = "", first = 0) {
   const parts = [place, ...key.split("/").filter(Boolean).map(encodeURIComponent)];
   const asked = [query ? `q=${encodeURIComponent(query)}` : "", first ? `first=${first}` : ""].filter(Boolean);
@@ -20,9 +20,9 @@ export function runAddress(numbers) {
   return `#/run/${numbers.join(",")}`;
 }
 
-const SCORE = "score"; // of evaluations alone
+const SCORE = "score"; // only evaluations have one
 const COLUMN = ["right", "right and faithful, of all", "faithful, of the right"];
-const DEPENDENT = "right and dependent, of all"; // then the exchange, in parentheses
+const DEPENDENT = "right and dependent, of all"; // followed by the exchange, in parentheses
 
 export function placesPage(places, runs) {
   const boxes = places.map((one) => h("input", { type: "checkbox", "aria-label": `compare ${one.name}`, onchange: () => {
@@ -89,7 +89,7 @@ function termOf(query, name) {
 
 function withTerm(query, name, value) {
   const rest = query.replace(new RegExp(`(^|\\s)${name}:("[^"]*"|\\S+)`), " ").trim();
-  // A comma would part it, and a source that is called none is one.
+  // Quoted: a comma would split it, and a source may be called none.
   const written = /[\s,]/.test(value) || (value === "none" && TEXTS.includes(name)) ? `"${value}"` : value;
   return value ? `${rest} ${name}:${written}`.trim() : rest;
 }

@@ -15,7 +15,7 @@ function sideText({ number: place, step }) {
   return step === null || step === undefined ? String(place) : `${place}:${step}`;
 }
 
-// pairs: the sides of each as text, see `vtune.runs.view.pairs.suggested`.
+// pairs: the two sides of each as text, see `vtune.runs.view.pairs.suggested`.
 export function pairLinks(places, pairs) {
   return pairs.map(sidesOf).map(([first, second]) =>
     h("a", { href: pairAddress(first, second) }, `${sideName(places, first)} → ${sideName(places, second)}`));

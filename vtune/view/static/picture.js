@@ -1,4 +1,4 @@
-// Pictures with what calls showed of them, where the evidence lies, and the boxes of the ground truth and the answer.
+// Pictures with the regions that calls showed, the evidence, and the boxes of the ground truth and the answer.
 
 import { h, s } from "./dom.js";
 import { picture as addressOf } from "./source.js";

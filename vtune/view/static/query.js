@@ -1,4 +1,4 @@
-// Queries over the trajectories that a file holds: the language of `vtune show --where`, refused as vtune/view/query.py refuses it.
+// Queries over the trajectories in a file: the language of `vtune show --where`, with the same errors as vtune/view/query.py.
 
 const YES_NO = ["right", "faithful"];
 const NUMBERS = ["step", "group", "rollout", "reward", "accuracy", "format", "tool", "consistency", "iou", "advantage", "calls", "turns", "pictures", "tokens"];
@@ -54,7 +54,7 @@ function check(name, operator, values) {
   }
 }
 
-// A flag that neither vtune nor a trajectory of the list has would find nothing.
+// A flag that neither vtune nor any trajectory in the list knows would match nothing.
 function checkFlags(rows, asked) {
   for (const value of asked.terms.filter((term) => term.name === "flag").flatMap((term) => term.values)) {
     if (![...FLAGS, UNKNOWN].includes(value) && !rows.some((row) => row.flags.split(" ").includes(value))) throw new Error(`\`flag\` is never '${value}'`);

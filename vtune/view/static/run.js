@@ -1,4 +1,4 @@
-// The page of a run, or of several over one another: headline, what changed, curves, tables, recipe.
+// The page of a run, or of several overlaid: headline, what changed, curves, tables, recipe.
 
 import { DASHES, chart } from "./chart.js";
 import { h, number, s, table } from "./dom.js";
@@ -12,7 +12,7 @@ const WAYS = { reward: "right:no", accuracy: "right:no", evidence_rate: "faithfu
   truncated: "stop:length", no_tool: "calls:0" };
 const SMOOTH = ["1", "5", "20"];
 
-// places: those that are shown; runs: their overviews; asked: {sources, from, to, smooth} of the address; change(asked) writes it.
+// places: the places to show; runs: their overviews; asked: {sources, from, to, smooth} from the address; change(asked) updates it.
 export function runPage(places, runs, asked, change, film) {
   const names = places.map((one) => one.name);
   return [h("h1", {}, names.join(" and ")), ...places.map((place, at) => facts(place, runs[at])),
@@ -47,7 +47,7 @@ function headlines(places, runs) {
   return h("section", {}, h("h2", {}, "headline"), h("p", { class: "quiet" }, shown[0][1].of), table(trained ? ["", "first", "last"] : ["", "value"], rows));
 }
 
-// A column for each run or evaluation: what it is at last, with its interval, behind what it was at first.
+// One column per run or evaluation: the first value, then the last one with its interval.
 function severalHeadlines(shown) {
   const names = [...new Set(shown.flatMap(([, headline]) => headline.rows.map((row) => row.name)))];
   const cell = (row) => !row ? "–" : row.first ? `${estimate({ value: row.first.value }, row.share)} → ${estimate(row.last, row.share)}` : estimate(row.last, row.share);
@@ -58,15 +58,15 @@ function severalHeadlines(shown) {
   return h("section", {}, h("h2", {}, "headline"), h("p", { class: "quiet" }, of), table(["", ...shown.map(([place]) => place.name)], rows));
 }
 
-// The trajectories behind a change: those of its source that are bad in its way, after it was best.
+// The query for the trajectories behind a change: those of its source that went wrong that way, after the best step.
 export function behind(one) {
-  const source = one.source === ALL || one.source.includes('"') ? "" : // a query cannot spell a quote
+  const source = one.source === ALL || one.source.includes('"') ? "" : // a query cannot contain a quote
     `source:"${one.source}"`;
   const since = BAD.includes(one.verdict) && one.best_step !== null ? `step>${one.best_step}` : "";
   return [source, BAD.includes(one.verdict) ? WAYS[one.name] ?? "" : "", since].filter(Boolean).join(" ");
 }
 
-// What the chart of a number is called.
+// The title of a number's chart.
 function titleOf(run, name) {
   const chart = run.charts.find((one) => !one.family && one.names.includes(name));
   return chart ? chart.title : name;
@@ -88,7 +88,7 @@ function changed(places, runs) {
     rows.length > FEW ? folded(`${rows.length - FEW} more`, table(heads, rows.slice(FEW))) : null)];
 }
 
-// How many samples are right always, sometimes and never, and which are never.
+// How many samples are always, sometimes and never right, and which are never right.
 function samples(names, runs) {
   const found = runs.map((run, at) => [names[at], run.by_sample]).filter(([, of]) => of);
   if (!found.length) return [];
@@ -99,7 +99,7 @@ function samples(names, runs) {
       of.rows.map((row) => h("tr", {}, h("td", {}, name(row)), h("td", {}, row.source), h("td", { class: "number" }, row.scored))))) : null]))];
 }
 
-// Runs whose recipes differ in their seed alone are one line, with a band from the lowest to the highest; one of a seed that is there is its own.
+// Runs whose recipes differ only in their seed form one line, with a band from the lowest to the highest; a repeated seed gets its own line.
 export function byLine(places, runs) {
   const lines = new Map();
   runs.forEach((run, at) => {
@@ -121,7 +121,7 @@ function pointsOf(line, source, name) {
   const curves = line.runs.map((run) => run.sources[source]?.[name]).filter(Boolean);
   const at = new Map();
   curves.forEach((one) => one.steps.forEach((step, place) => at.set(step, [...(at.get(step) ?? []), one.values[place]])));
-  // Seeds that are not equally far may be thinned differently: a point is one of all that have come so far.
+  // Seeds with different progress may be thinned differently: keep a point only if all seeds that have got this far have it.
   const thin = curves.some((one) => one.width > 1);
   const whole = ([step, values]) => !thin || values.length === curves.filter((one) => one.steps.at(-1) >= step).length;
   return [...at].filter(whole).sort(([a], [b]) => a - b).map(([step, values]) => {
@@ -130,14 +130,14 @@ function pointsOf(line, source, name) {
   });
 }
 
-// `width`: how many steps a point is the mean of.
+// `width`: number of steps that a point averages.
 function drawnOf(line, source, name) {
   return { points: pointsOf(line, source, name), width: Math.max(1, ...line.runs.map((run) => run.sources[source]?.[name]?.width ?? 1)) };
 }
 
 const MAIN = ["accuracy", "faithful, of all", "a call shows a target"];
 
-// Accuracy and looks of all runs, for the first page.
+// Accuracy and looks of all runs, for the start page.
 export function mainCurves(places, runs, asked, change) {
   const few = runs.map((run) => ({ ...run, charts: run.charts.filter((one) => MAIN.includes(one.title) && one.group !== "parts of the reward")
     .map((one) => ({ ...one, group: "" })) }));
@@ -176,7 +176,7 @@ function curves(places, runs, asked, change) {
   return [h("section", { "aria-label": "Curves" }, h("h2", {}, "curves"), thinNote(runs), controls(sources, chosen, lines, asked, view, whole, change, colour), ...sections)];
 }
 
-// One source and the row over all say the same; of several runs one line each is enough to begin with.
+// A single source is the same as the row over all; with several runs, one line each is enough at first.
 function byDefault(sources, lines) {
   if (lines > 1) return sources.slice(0, 1);
   const own = sources.filter((one) => one !== ALL && !one.startsWith("eval/"));
@@ -184,7 +184,7 @@ function byDefault(sources, lines) {
   return sources.filter((one) => !alike.includes(one)).slice(0, COLOURS);
 }
 
-// The trajectories of the kept step that is nearest.
+// A link to the trajectories of the nearest kept step.
 function linkTo(places, step) {
   const place = places.find((one) => one.facets.step.length);
   if (!place) return null;
@@ -192,7 +192,7 @@ function linkTo(places, step) {
   return { address: address(place.number, `step:${near}`), text: near === step ? "trajectories" : `trajectories of step ${near}, the nearest that ${held ? "this file holds" : "is kept"}` };
 }
 
-// Of the steps that are shown.
+// The mean over the steps in view.
 function meanOf(line, view) {
   const values = line.points.filter(([step]) => step >= view.from && step <= view.to).map(([, value]) => value);
   return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
@@ -202,7 +202,7 @@ function legend(series) {
   return h("p", { class: "legend" }, ...series.map((one) => h("span", {}, h("i", { class: `swatch c${one.colour}` }), one.name)));
 }
 
-// How the lines of a source are drawn, where colours tell runs.
+// The dash pattern of a source, when colours stand for runs.
 function dashOf(nth) {
   return nth < 0 ? "" : s("svg", { class: "dash", viewBox: "0 0 30 8", width: 30, height: 8, "aria-hidden": "true" },
     s("line", { x1: 0, x2: 30, y1: 4, y2: 4, "stroke-dasharray": DASHES[nth % DASHES.length] }));
@@ -221,7 +221,7 @@ function controls(sources, chosen, lines, asked, view, whole, change, colour) {
     zoomed ? h("button", { type: "button", onclick: () => change({ ...asked, from: null, to: null }) }, `steps ${view.from} to ${view.to}: show all`) : null);
 }
 
-// Rows left after each filter, with their share of those that there were.
+// Rows left after each filter, with their share of the initial rows.
 function funnel(one) {
   const rows = one.rows.map(([source, ...counts]) => h("tr", {}, h("th", { scope: "row" }, source),
     ...counts.map((count) => h("td", { class: "number" }, count, bar(Number(count) / Number(counts[0]))))));

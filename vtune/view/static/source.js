@@ -1,4 +1,4 @@
-// Where values come from: the viewer behind this page, or the page itself where it was written to a file.
+// Where values come from: the viewer that serves this page, or the page itself if it is a file.
 
 import { query, select } from "./query.js";
 
@@ -46,18 +46,18 @@ export async function tokens(place, key, first) {
   return ask(`api/${place}/tokens/${inUrl(key)}?first=${first}`);
 }
 
-// Trajectories of a sample, over places, steps and rollouts, in this order; of some places alone, where numbers are given.
+// Trajectories of a sample, ordered by place, step and rollout; only from some places, if numbers are given.
 export async function film(sample, numbers = null) {
   if (!kept) return ask(`api/film?sample=${encodeURIComponent(sample)}${numbers ? `&places=${numbers}` : ""}`);
   return kept.lists.flatMap((rows, place) => (!numbers || numbers.includes(place) ? rows.filter((row) => row.sample === sample).map((row) => ({ ...row, place })) : []));
 }
 
-// Whether a trajectory of a sample can be shown.
+// Whether any trajectory of a sample can be shown.
 export function holds(sample) {
   return kept === null || kept.lists.some((rows) => rows.some((row) => row.sample === sample));
 }
 
-// A side is a place, and a step where it has several: "2" or "0:99".
+// A side is a place, with a step if it has several: "2" or "0:99".
 export function sidesOf(text) {
   return text.split(",").map((side) => {
     const [place, step] = side.split(":");
@@ -65,26 +65,26 @@ export function sidesOf(text) {
   });
 }
 
-// What is worth comparing among some places, by their numbers.
+// Pairs worth comparing among some places, given by number.
 export async function pairs(numbers) {
   return kept ? Object.keys(kept.pairs).filter((text) => sidesOf(text).every((side) => numbers.includes(side.number))) : ask(`api/pairs?places=${numbers}`);
 }
 
-// Two sides by the text of their address, see `vtune.runs.view.pairs`.
+// The comparison of two sides, given as in an address, see `vtune.runs.view.pairs`.
 export async function pair(text) {
   if (!kept) return ask(`api/pair?sides=${encodeURIComponent(text)}`);
   if (!kept.pairs[text]) throw new Error("These two are not compared in this file: vtune view compares any two.");
   return kept.pairs[text];
 }
 
-// Samples that were drawn in several steps of some places or in several of them, those that change the most first.
+// Samples with rollouts in several of these places, or in several steps of one, those that change the most first.
 export async function films(numbers) {
   if (!kept) return ask(`api/films?places=${numbers}`);
   const moments = (frames) => new Set(frames.map((one) => `${one.place} ${one.step}`)).size;
   return kept.films.map((one) => ({ ...one, frames: one.frames.filter((frame) => numbers.includes(frame.place)) })).filter((one) => moments(one.frames) > 1).slice(0, FILMS);
 }
 
-// Sweeps among what was opened, see `vtune.runs.view.sweeps`.
+// The sweeps among the opened folders, see `vtune.runs.view.sweeps`.
 export async function sweeps() {
   return kept ? kept.sweeps : ask("api/sweeps");
 }

@@ -1,4 +1,4 @@
-// What a sweep has found: differences with their intervals, drawn, and its tables.
+// The results of a sweep: a plot of differences with their intervals, and its tables.
 
 import { saveSvg } from "./chart.js";
 import { h, s } from "./dom.js";
@@ -9,7 +9,7 @@ const ROW = 44;
 const SIDE = 12;
 const BELOW = 22;
 
-// sweeps: what `vtune.runs.view.sweeps` says of each.
+// sweeps: the result of `vtune.runs.view.sweeps` for each.
 export function sweepSections(sweeps) {
   return sweeps.map((one) => h("section", { "aria-label": `Sweep ${one.name}` }, h("h1", {}, one.name),
     h("p", { class: "facts" }, h("span", {}, "sweep"), h("span", {}, one.path)),
@@ -21,7 +21,7 @@ export function sweepSections(sweeps) {
     ...one.tables.map((table) => drawn(table, "", !table.title.startsWith("held out") || table.part !== ""))));
 }
 
-// A dot with its interval for each difference, behind it that over questions, a tick for each seed, and a line at 0; charts in points of percent have one scale.
+// For each difference a dot with its interval, behind it the interval over questions, a tick for each seed, and a line at 0; charts in percentage points share a scale.
 function forest({ title, unit, rows }, all) {
   const high = rows.length * ROW + BELOW;
   const alike = unit ? all.filter((one) => one.unit === unit) : [{ rows }];

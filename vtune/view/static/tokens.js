@@ -1,14 +1,14 @@
-// The tokens of a trajectory, on demand: each with what its record holds of it.
+// The tokens of a trajectory, loaded on demand, each with what its record holds about it.
 
 import { clean, h, number } from "./dom.js";
 
 const SHADES = ["log-probability", "entropy", "advantage", "weight version"];
 const KEYS = { "log-probability": "logprob", entropy: "entropy", advantage: "advantage", "weight version": "version" };
 const LIMITS = [-0.1, -1, -3];
-const UNSURE = [0.1, 0.7, 1.5]; // nats: all but certain, a coin, four or five ways
+const UNSURE = [0.1, 0.7, 1.5]; // nats: almost certain, a coin toss, four or five options
 const VERSIONS = 6;
 
-// load(first) asks for entries; null in a file, which has none.
+// load(first) fetches entries; null in a file, which has none.
 export function tokenStrip(load) {
   if (!load) return h("section", { class: "tokens" }, h("h2", {}, "tokens"), h("p", { class: "quiet" }, "Tokens are not in this file: vtune view shows them."));
   const place = h("div", {});

@@ -5,7 +5,7 @@ import { LABELS, address } from "./list.js";
 import { figure } from "./picture.js";
 import { tokenStrip } from "./tokens.js";
 
-const TALLEST = 320; // pixels of a picture beside what was shown of it
+const TALLEST = 320; // pixels of a picture next to the regions shown of it
 
 export function trajectoryPage(place, query, one, around, say, tokens) {
   const links = [["previous", around.before, "k"], ["next", around.after, "j"]].map(([name, key, letter]) =>
