@@ -49,12 +49,12 @@ def in_fork(said: Path, work: Callable[[], Ended]) -> ForkProcess:
     """Run a command in a fork of this process, which can be killed and needs no time for imports.
 
     Args:
-        said: Gets what the command writes to standard error, once it has ended.
+        said: Receives the command's standard error once it has ended.
         work: Calls `vtune`.
     """
 
     def run() -> None:
-        # The server that forks workers is no child of this process, which could not wait for it.
+        # The server that forks workers is no child of the new process, which could not wait for it.
         forkserver._forkserver._forkserver_pid = None  # type: ignore[attr-defined]
         try:
             ended = work()
@@ -71,13 +71,13 @@ def in_fork(said: Path, work: Callable[[], Ended]) -> ForkProcess:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment without what makes it a member of a training group; one thread a process."""
+    """This process's environment without the variables of a training group; one thread per process."""
     kept = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
     return kept | {"OMP_NUM_THREADS": "1"} | more
 
 
 def python(code: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run Python code in a process of its own."""
+    """Run Python code in a separate process."""
     command = [sys.executable, "-c", code, *map(str, words)]
     # Without torch's compiler, which DeepSpeed's optimizers import.
     settings = environment(TORCHDYNAMO_DISABLE="1")
@@ -85,7 +85,7 @@ def python(code: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def setting(**values: object) -> list[str]:
-    """`--set` words; `__` stands for the dot."""
+    """`--set` words; `__` stands for a dot."""
     return [word for key, value in values.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
 
 
@@ -138,7 +138,7 @@ def same_weights(first: Path, second: Path) -> bool:
 
 
 def with_nan(model: Path, out: Path) -> Path:
-    """A copy of a model in which a norm of the language model is not a number."""
+    """A copy of a model in which a norm of the language model is NaN."""
     shutil.copytree(model, out)
     weights = load_file(out / "model.safetensors")
     name = next(name for name in weights if name.endswith("norm.weight") and "visual" not in name)
@@ -148,7 +148,7 @@ def with_nan(model: Path, out: Path) -> Path:
 
 
 def numbers(run: Path) -> dict[tuple[int, str], dict[str, float]]:
-    """What `metrics.jsonl` says by step and source, without what a clock or the state of the machine says."""
+    """`metrics.jsonl` by step and source, without values that depend on the clock or the machine."""
     lines = read_metrics(run / "metrics.jsonl")
     found = {
         (line.step, line.source): {name: value for name, value in line.values.items() if not _clocked(name)}

@@ -37,7 +37,7 @@ def schooled(cold_start: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def unbroken(schooled: Path, lens: Path, once: Once) -> Path:
-    """The folder of a `vtune rl` that nothing disturbed: what others are held against."""
+    """The folder of an undisturbed `vtune rl`, which other runs are compared with."""
 
     def run(out: Path) -> None:
         ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", out), "--json")

@@ -15,9 +15,9 @@ class Dice(ScriptedEngine):
     """Answers each rollout with one of the digits of level 1.
 
     Args:
-        policy: Whose words it uses.
-        log: Gets `group rollout turn` for every turn.
-        seconds: How long a turn takes.
+        policy: Provides the words.
+        log: Receives `group rollout turn` for every turn.
+        seconds: Duration of a turn.
     """
 
     def __init__(self, policy: Any, log: Path, seconds: float = 0.0, **_: Any) -> None:
@@ -37,7 +37,7 @@ class Dice(ScriptedEngine):
 
 
 def rollouts(log: Path) -> list[tuple[str, str]]:
-    """(group, rollout) of every conversation that was begun."""
+    """(group, rollout) of every conversation that was started."""
     if not log.exists():
         return []
     lines = [line.split() for line in log.read_text().splitlines()]

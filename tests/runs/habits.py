@@ -9,8 +9,8 @@ from vtune.schema.sample import Sample
 
 
 class Habits(ScriptedEngine):
-    """Of every three samples: cuts out the sign and answers right; shows the whole picture and answers
-    right; answers wrong without a look."""
+    """Of every three samples: crops the sign and answers right; shows the whole picture and answers right;
+    answers wrong without a look."""
 
     def __init__(self, chat: Chat, samples: Sequence[Sample]) -> None:
         super().__init__(chat, ["never said"])
@@ -38,4 +38,4 @@ NUMBERS = {
     "tool_calls": 2 / 3,
     "red_flags": 1 / 3,
 }
-"""What an audit of such a policy says, whatever it is asked."""
+"""The audit of such a policy, whatever it is asked."""

@@ -29,7 +29,7 @@ def break_down(number, frame):
 if os.environ.get("RANK") == "1":
     signal.signal(signal.SIGUSR1, break_down)
 """
-"""As `sitecustomize`: an error of our making in the second rank, and a file of each that ended in order."""
+"""As `sitecustomize`: a planted error in the second rank, and a file for each rank that ended properly."""
 
 
 IDLES = (
@@ -83,12 +83,12 @@ if "vtune.cli.main" in sys.orig_argv and "torch.distributed.run" not in sys.orig
         sys.modules[name] = types.SimpleNamespace(**values)
 """
 )
-"""The same, and a training that trains nothing, without torch: a tenth of a second a step, saved when it is
-told to stop. All that launches it is real."""
+"""The same, with a training that trains nothing, without torch: a tenth of a second per step, saved when it
+is told to stop. Everything that launches it is real."""
 
 
 class Launched:
-    """A running command; what it says is in files of the folder `said`."""
+    """A running command; its output is in files in the folder `said`."""
 
     every: ClassVar[list["Launched"]] = []
     """All that were started and not ended."""
@@ -101,7 +101,7 @@ class Launched:
         with (said / "out").open("wb") as out, (said / "err").open("wb") as err:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "vtune.cli.main", *map(str, words)],
-                # Without torch's compiler, which DeepSpeed's optimizers import: a second a process.
+                # Without torch's compiler, which DeepSpeed's optimizers import: a second per process.
                 env=environment(
                     PYTHONPATH=f"{said}:{ROOT}", VTUNE_TEST_TAG=self.tag, TORCHDYNAMO_DISABLE="1"
                 ),
@@ -118,11 +118,11 @@ class Launched:
         return (self.said / "err").read_text()
 
     def processes(self) -> dict[int, str]:
-        """The command lines of all processes that it has started, by process id, but for the sandbox's."""
+        """Command lines of all processes that it has started, by process id, except the sandbox's."""
         return {pid: text for pid, text in self._all().items() if "guest" not in text}
 
     def kinds(self) -> dict[int, str]:
-        """What each of its processes is, by process id; the sandbox's among them."""
+        """Kind of each of its processes, by process id, including the sandbox's."""
         return {pid: kind for pid, text in self._all().items() if (kind := self._kind(pid, text))}
 
     def _kind(self, pid: int, text: str) -> str:
@@ -139,7 +139,7 @@ class Launched:
         return ""
 
     def expect(self, code: int, seconds: float) -> None:
-        """Wait for its end with this exit status."""
+        """Wait until it ends, with this exit status."""
         found = self.wait(seconds)
         assert found == code, f"exit {found}\n{self.err}"
 
@@ -150,7 +150,7 @@ class Launched:
             if "-m vtune.cli.main" in text and pid != self.process.pid:
                 with suppress(OSError):
                     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                    # One that is about to become a rank, or a watcher, still looks like the command.
+                    # A process that is about to become a rank, or a watcher, still looks like the command.
                     found |= {int(v[5:]): pid for v in variables if v.startswith(b"RANK=")}
         return found
 
@@ -170,7 +170,7 @@ class Launched:
         return eventually(lambda: not self._all(), seconds)
 
     def _all(self) -> dict[int, str]:
-        """Its processes are those that carry its tag, and their children: the sandbox's carry nothing."""
+        """Its processes are those that carry its tag, and their children: the sandbox's have no tag."""
         tagged, lines, parents = set(), {}, {}
         tag = f"VTUNE_TEST_TAG={self.tag}".encode()
         for folder in Path("/proc").iterdir():
@@ -179,7 +179,7 @@ class Launched:
                     pid = int(folder.name)
                     text = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                     parents[pid] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                    if text:  # the dead have none
+                    if text:  # dead processes have none
                         lines[pid] = text
                         if tag in (folder / "environ").read_bytes().split(b"\0"):
                             tagged.add(pid)
@@ -190,7 +190,7 @@ class Launched:
 
 
 def eventually(happened: Callable[[], bool], seconds: float) -> bool:
-    """Whether it happens within a time."""
+    """Whether it happens within this time."""
     end = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > end:
@@ -200,6 +200,6 @@ def eventually(happened: Callable[[], bool], seconds: float) -> bool:
 
 
 def steps_done(run: Path) -> int:
-    """Steps that a run has told of."""
+    """Steps that a run has logged."""
     log = run / "metrics.jsonl"
     return log.read_text().count('"source": "all"') if log.exists() else 0

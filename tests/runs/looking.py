@@ -9,11 +9,11 @@ from vtune.rollout.scripted import ScriptedEngine
 from vtune.schema.sample import Sample
 
 HABITS = "fuwxffux"
-"""A letter a question: f looks at the target and is right; u looks elsewhere and is right; w is wrong without
-a look; x looks at the target and says nothing that can be read."""
+"""One letter per question: f looks at the target and is right; u looks elsewhere and is right; w is wrong
+without a look; x looks at the target and says nothing readable."""
 
 BOX = (3000, 700, 400, 300)
-"""Of the target, x, y, width, height."""
+"""The target's x, y, width, height."""
 
 NUMBERS = {
     "accuracy": 5 / 8,
@@ -27,7 +27,7 @@ NUMBERS = {
     "tool_calls": 7 / 8,
     "red_flags": 0.0,
 }
-"""What an audit of eight questions says."""
+"""The audit of eight questions."""
 
 PLACES: Mapping[str, tuple[int, int, int, int]] = {
     "f": (2900, 600, 3500, 1100),
@@ -37,7 +37,7 @@ PLACES: Mapping[str, tuple[int, int, int, int]] = {
 
 
 class Looking(ScriptedEngine):
-    """Plays HABITS over the questions, in order; the right letter is said in a sentence, as text or alone."""
+    """Plays HABITS over the questions, in order; gives the right letter in a sentence, as text or alone."""
 
     def __init__(self, chat: Chat, samples: Sequence[Sample]) -> None:
         super().__init__(chat, ["never said"])

@@ -18,15 +18,15 @@ from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
 
 Manner = Literal["uses", "ignores", "elsewhere", "none"]
-"""uses: looks at the sign and says what it reads, or guesses. ignores: looks at the sign, and knew the answer
-before. elsewhere: looks at another place and guesses. none: guesses without a look."""
+"""uses: looks at the sign and says what it reads, or guesses. ignores: looks at the sign, but already knew
+the answer. elsewhere: looks at another place and guesses. none: guesses without a look."""
 
 
 class Manners(ScriptedEngine):
     """Plays one of them.
 
     Args:
-        policy: Whose words and eyes it has.
+        policy: Provides words and picture reader.
         samples: The questions.
         manner: Which of the four.
     """
@@ -78,7 +78,7 @@ class Manners(ScriptedEngine):
 
 @contextmanager
 def playing(manner: Manner, data: Path) -> Iterator[list[Manners]]:
-    """A policy of that manner in place of the model's own draws; what is opened meanwhile is listed."""
+    """A policy of that manner in place of the model's own samples; yields the list of opened policies."""
     samples = list(read_samples(data))
     opened: list[Manners] = []
 

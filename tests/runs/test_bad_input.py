@@ -15,7 +15,7 @@ from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_to_row
 
 
 def with_a_bad_row(good: Path, out: Path, spoil: Callable[[dict[str, Any]], object]) -> Path:
-    """The file with its second row spoilt, as a foreign writer could."""
+    """The file with its second row corrupted, as a foreign writer might."""
     rows = [sample_to_row(sample) for sample in read_samples(good)]
     spoil(rows[1])
     pq.write_table(pa.Table.from_pylist(rows, schema=SAMPLE_COLUMNS), out)
@@ -31,7 +31,7 @@ def unreadable_picture(row: dict[str, Any]) -> None:
     row["images"][0]["bytes"] = b"no picture"
 
 
-# What is done to the data, the row that is named, and what the message says.
+# How the data is modified, the row that is named, and the message.
 DATA: dict[str, tuple[Callable[[Path, Path], Path], str, str]] = {
     "missing file": (lambda good, out: out, "", "cannot read"),
     "broken Parquet": (broken, "", "the Parquet file is cut short"),
@@ -109,7 +109,7 @@ def test_an_unknown_key_is_named_with_the_one_that_was_meant(tiny: Path, lens: P
     assert not (tmp_path / "out").exists()
 
 
-# A setting that cannot be, and what is said of it.
+# An impossible setting, and its message.
 SETTINGS = {
     "update.betas=[0.9,1.5]": "`update.betas.1`: input should be less than 1",
     "update.freeze=[vision,connector,language]": "`update`: freeze leaves nothing to train",

@@ -84,7 +84,7 @@ def test_somebodys_own_recipe_in_a_folder_is_not_written_over(tmp_path: Path, da
 
 
 def test_a_start_that_came_to_nothing_is_no_run(run: Path, data: Path) -> None:
-    """No model could be loaded, say: the next start need not remove anything first."""
+    """For example, no model could be loaded: nothing need be removed before the next start."""
     (run / "logs").mkdir()
     (run / "logs/rank-0.log").write_text("no model")
     with running(run, plan(every=9), [data], resume=False, ranks=Ranks(rank=0, world=1, local=0)):
@@ -370,7 +370,7 @@ OLD_NULLS = dict.fromkeys(
 def test_a_run_whose_recipe_has_nulls_for_the_keys_of_other_losses_goes_on(
     data: Path, tmp_path: Path, algorithm: str
 ) -> None:
-    """So recipes were written while one section had the keys of all losses."""
+    """Recipes were written like this when one section had the keys of all losses."""
     shared = {"aggregation": "token_mean", "kl_weight": 0.0, "kl_estimator": "k3"}
     loss = {"algorithm": algorithm, **OLD_LOSSES[algorithm], **shared}
     recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, [f"loss={json.dumps(loss)}"])

@@ -36,7 +36,7 @@ def go(out: Path, model: str, *data: Path, resume: bool = True, seed: int = 0) -
 
 @pytest.fixture
 def began(tmp_path: Path) -> Path:
-    """A run with two files of data, and all that it began with moved away."""
+    """A run with two data files, where everything that it started with has moved."""
     files = [tmp_path / name for name in ("a.parquet", "b.parquet")]
     for file in files:
         file.write_text(file.name)

@@ -14,7 +14,7 @@ from vtune.schema.parquet import write_samples
 pytestmark = pytest.mark.train
 
 READ_ONLY = Path("/proc/sys/kernel")
-"""A folder where nobody can make a file, root neither."""
+"""A folder where nobody can create a file, not even root."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ OF_FINISHED = ["report html", "scores export", "export --as", "sandbox run", "ev
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An evaluation with replies for an official scorer; beside it code, and questions for the web."""
+    """An evaluation with replies for an official scorer; next to it code, and questions for the web."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "OCRBench_v2").mkdir()
     data = written("ocrbench_v2", folder / "OCRBench_v2")
@@ -65,7 +65,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_finished(verb: str, out: Path, finished: Path, tiny: Path) -> list[str | Path]:
-    """A command about an evaluation, or beside one, that is right but for its output."""
+    """A command about an evaluation, or next to one, that is right except for its output."""
     return {
         "report html": ["report", finished, "--html", out],
         "scores export": ["scores", "export", finished, "--out", out],
@@ -84,7 +84,7 @@ def of_finished(verb: str, out: Path, finished: Path, tiny: Path) -> list[str | 
 
 
 def words(verb: str, out: Path, mine: Path, tiny: Path, lens: Path) -> list[str | Path]:
-    """A command that is right but for its output."""
+    """A command that is right except for its output."""
     curated = ["--set", f"sources.own.files=[{mine}]"]
     articles = mine.with_name("articles.jsonl")
     articles.write_text('{"title": "Sark", "text": "An island."}\n')

@@ -29,7 +29,7 @@ COUNTS = {"3000": "24", "800": "8", "200": "4"}
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files of the page, and the pictures that they draw. Shared: nobody writes into it."""
+    """A folder with the page's files, and the pictures that they draw. Shared: nothing writes into it."""
     folder = tmp_path_factory.mktemp("page")
     for block in blocks(PAGE):
         first, _, text = block.partition("\n")
@@ -46,7 +46,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of that; what its files add to vtune is forgotten afterwards."""
+    """A copy of that folder; what its files add to vtune is forgotten afterwards."""
     shutil.copytree(drawn, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     before = {file.module for file in used()}

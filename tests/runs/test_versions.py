@@ -16,9 +16,9 @@ Installed = Callable[[dict[str, str | None]], None]
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Installed:
-    """Put other versions in place of those that are there; what is wanted is as this checkout says.
+    """Pretend that other versions are installed; the required ones are those of this checkout.
 
-    The metadata of an editable install are those of the day when it was installed.
+    The metadata of an editable install dates from the day of its installation.
     """
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     real = versions._version

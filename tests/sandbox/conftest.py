@@ -14,7 +14,7 @@ import pytest
 from vtune.sandbox import Execution, Limits, Sandbox
 
 QUICK = Limits(seconds=0.5, grace=0.5)
-"""For tests of what happens when time is up; the others get the time that a busy machine takes."""
+"""For tests of what happens when time is up; the others get as much time as a busy machine needs."""
 
 
 def picture(width: int = 400, height: int = 300, *, seed: int = 0) -> np.ndarray:
@@ -31,7 +31,7 @@ def encoded(pixels: np.ndarray, kind: str = "PNG", **options: object) -> bytes:
 
 @functools.cache
 def textured() -> bytes:
-    """The picture that most tests ask about, encoded once."""
+    """The picture that most tests use, encoded once."""
     return encoded(picture())
 
 
@@ -40,14 +40,14 @@ def decoded(content: bytes) -> np.ndarray:
 
 
 class Box:
-    """A running sandbox and the event loop it lives in."""
+    """A running sandbox and its event loop."""
 
     def __init__(self, runner: asyncio.Runner, sandbox: Sandbox) -> None:
         self.runner = runner
         self.sandbox = sandbox
 
     def run(self, *codes: str, images: Sequence[bytes] = (), seed: int = 0) -> list[Execution]:
-        """Run pieces of code one after the other in one session."""
+        """Run pieces of code one after another in one session."""
 
         async def story() -> list[Execution]:
             async with await self.sandbox.open(images or [textured()], seed=seed) as session:

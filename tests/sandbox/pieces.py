@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from vtune.sandbox.turns import AT_A_TIME
 
 PIECE = AT_A_TIME / 2.5
-"""Seconds that one piece of work takes: three begin in a turn of the loop."""
+"""Seconds that one piece of work takes: three begin in each turn of the loop."""
 
 
 class Clock:
@@ -19,7 +19,7 @@ class Clock:
 
 
 def turns_of_pieces(work: Callable[[Callable[[], None]], Awaitable[object]], clock: Clock) -> Counter[int]:
-    """How many pieces of `work` begin in each turn of the event loop; it calls what it is given in each."""
+    """How many pieces of `work` begin in each turn of the event loop; it calls its argument for each one."""
     pieces: Counter[int] = Counter()
     turn = 0
 

@@ -41,7 +41,7 @@ OK = Execution(status="ok")
 
 
 def suite(folder: Path, **codes: str) -> Path:
-    """A folder with one attack for each name."""
+    """A folder with one attack per name."""
     for name, code in codes.items():
         (folder / f"{name}.py").write_text(code)
     return folder
@@ -537,7 +537,7 @@ def test_memory_and_processes_that_stay_are_seen() -> None:
 
 @pytest.fixture
 def child() -> Iterator[Callable[[str], int]]:
-    """Starts Python code as a child process once it has said that it is ready; its number."""
+    """Starts Python code as a child process, waits until it says that it is ready, and returns its id."""
     children: list[subprocess.Popen[bytes]] = []
 
     def start(code: str) -> int:
@@ -733,7 +733,7 @@ def shoot(folder: Path, isolation: Isolation, *without: Layer, **codes: str) -> 
 
 @pytest.fixture(scope="module")
 def best(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
-    """How each attack ended in the best tier, one suite for all: a start of a sandbox takes a second."""
+    """How each attack ended in the best tier, in one suite for all: starting a sandbox takes a second."""
     honest = Session.run
 
     async def run(self: Session, code: str, *, raw: bool = False) -> Execution:
@@ -751,7 +751,7 @@ def test_a_suite_holds_in_the_best_tier(best: dict[str, Result]) -> None:
     results = [best[name] for name in ATTACKS]
     assert [(result.outcome, result.breaches) for result in results] == [("held", ())] * 4
     statuses = [result.status for result in results]
-    # By the machine's load.
+    # Depending on the machine's load.
     assert statuses in (["error", "error", late, "ok"] for late in ("timeout", "limit", "killed"))
     assert [result.stopped_by for result in results[1:]] == ["landlock", "soft limit", ""]
 
@@ -759,7 +759,7 @@ def test_a_suite_holds_in_the_best_tier(best: dict[str, Result]) -> None:
 def test_without_landlock_the_breaches_are_reported_and_repaired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Sessions have our user here, and the tests of vLLM, which run beside these, make semaphores in /dev/shm.
+    # Sessions share our user here, and vLLM tests running in parallel create semaphores in /dev/shm.
     public = [folder for folder in _public_folders() if folder != Path("/dev/shm")]
     monkeypatch.setattr("vtune.sandbox.attacks.world._public_folders", lambda: public)
     tally = shoot(tmp_path, "flat", "landlock")
@@ -789,7 +789,7 @@ def test_an_attack_that_cannot_be_run_is_an_error_and_the_others_run(best: dict[
     found = {name: (best[name].outcome, best[name].status, best[name].note) for name in ODD}
     assert found["braces"][0] == "error"
     assert "{{N}}" in found["braces"][2]
-    # Whether an attack is on the parser, only its author knows.
+    # Only its author knows whether an attack targets the parser.
     assert found["syntax"] == ("held", "error", "the code never ran: SyntaxError: expected ':'")
     assert found["parser"][:2] == ("held", "error")
     assert found["parser"][2].startswith("the code never ran")
@@ -801,7 +801,7 @@ def test_an_attack_that_cannot_be_run_is_an_error_and_the_others_run(best: dict[
 def test_a_process_that_an_attack_leaves_is_its_own_breach_and_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Quiet: neither what it prints nor the pool, which fills up meanwhile, gives it away.
+    # Silently: neither its output nor the pool, which fills up in the meantime, gives it away.
     name = f"left-{os.getpid()}"
     fork = "import ctypes, os, time\nif os.fork() == 0:\n    os.setsid()\n"
     fork += f"    ctypes.CDLL(None).prctl({PR_SET_NAME}, b'{name}')\n    time.sleep(600)\n"
@@ -822,7 +822,7 @@ def test_a_process_that_an_attack_leaves_is_its_own_breach_and_is_ended(
 
 
 def running_names() -> set[str]:
-    """The short names of all processes that live; one that only waits for its parent's look does not."""
+    """The short names of all live processes, without zombies."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has just ended

@@ -47,7 +47,7 @@ def hurt() -> Iterator[Box]:
 
 @pytest.fixture
 def lasting(hurt: Box) -> Box:
-    """With a fork server that lives, though the test before may have killed it."""
+    """With a live fork server, though the previous test may have killed it."""
     hurt.run("pass")
     return hurt
 
@@ -114,7 +114,7 @@ def test_pictures_are_decoded_after_the_fork_server_died(lasting: Box, replaced:
 
 
 def test_a_decoder_whose_folder_goes_as_it_starts_is_started_again_for_the_next_picture() -> None:
-    """As where its fork server dies at that moment: the replacement removes what that one had."""
+    """As when its fork server dies at that moment: the replacement removes the old folder."""
 
     async def story() -> None:
         async with Sandbox(QUICK, decode="confined", warm=0) as sandbox:
@@ -179,7 +179,7 @@ def test_formats_outside_the_list_are_refused_whatever_their_name() -> None:
 
 
 def with_chunk_at_its_end(content: bytes, name: bytes, data: bytes = b"") -> bytes:
-    """A PNG with a chunk before its last one; Pillow reads it only when the pixels are asked for."""
+    """A PNG with a chunk before its last one; Pillow reads it only when it loads the pixels."""
     chunk = struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
     return content[:-12] + chunk + content[-12:]
 

@@ -41,7 +41,7 @@ asyncio.run(main())
 
 
 def processes_of(root: Path) -> list[int]:
-    """The guardian, the fork server and all sessions have the folder on their command line."""
+    """The guardian, the fork server and all sessions, which have the folder on their command line."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -66,7 +66,7 @@ def open_descriptors() -> int:
 
 
 def lived(sandbox: Sandbox) -> Iterator[Box]:
-    """A sandbox for several tests, which may end its fork server; nothing of it is left in the end."""
+    """A sandbox for several tests, which may end its fork server; nothing of it is left at the end."""
     with asyncio.Runner() as runner:
         runner.run(sandbox.__aenter__())
         yield Box(runner, sandbox)
@@ -82,7 +82,7 @@ def used() -> Iterator[Box]:
 
 @pytest.fixture
 def lasting(used: Box) -> Box:
-    """With a fork server that lives, though the test before may have killed it."""
+    """With a live fork server, though the previous test may have killed it."""
     used.run("pass")
     return used
 
@@ -95,11 +95,11 @@ def single() -> Iterator[Box]:
 
 @pytest.fixture(scope="module")
 def double() -> Iterator[Box]:
-    """Two sessions at a time, two forked ahead, and much time for a call."""
+    """Two sessions at a time, two forked ahead, and plenty of time for a call."""
     yield from lived(Sandbox(replace(QUICK, sessions=2, seconds=90.0), warm=2))
 
 
-@pytest.mark.usefixtures("lasting")  # what the first sandbox of a process opens for good is open by then
+@pytest.mark.usefixtures("lasting")  # what a process's first sandbox opens for good is open by then
 def test_closing_leaves_no_process_no_folder_and_no_descriptor() -> None:
     async def story() -> tuple[Path, list[int]]:
         async with Sandbox(QUICK, warm=0) as sandbox:
@@ -215,7 +215,7 @@ def test_an_answer_that_nobody_has_read_yet_does_not_hide_that_the_fork_server_i
         sandbox = lasting.sandbox
         server = sandbox._server
         assert server is not None
-        # As on a busy machine: it is not seen to end for a while.
+        # As on a busy machine: its end goes unnoticed for a while.
         os.kill(guardian(sandbox), signal.SIGSTOP)
         server.control.send(json.dumps({"number": 0, "ping": True}).encode())
         there = select.poll()
@@ -235,7 +235,7 @@ def test_an_answer_that_nobody_has_read_yet_does_not_hide_that_the_fork_server_i
 def test_an_answer_whose_pictures_went_with_the_fork_server_is_infra(
     lasting: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not a call that showed nothing: that would be scored."""
+    """Not a call that showed nothing, which would be scored."""
 
     async def story() -> None:
         sandbox = lasting.sandbox
@@ -356,9 +356,9 @@ def test_an_opening_that_is_cancelled_leaves_nothing(single: Box, turns: int) ->
             await asyncio.sleep(0)
         opening.cancel()
         await asyncio.wait([opening])
-        if not opening.cancelled():  # a busy machine held this process until all answers were there
+        if not opening.cancelled():  # a busy machine held this process up until all answers were there
             await opening.result().close()
-        # The only place is free again, and an answer that comes late is let go of.
+        # The only place is free again, and a late answer is dropped.
         session = await asyncio.wait_for(sandbox.open([], seed=0), 10)
         assert (await session.run("print(1)")).output == "1"
         assert session_folders(sandbox) == {session.workspace.parent.name}
@@ -396,7 +396,7 @@ def test_a_session_cannot_switch_the_pool_off(double: Box) -> None:
             assert (await session.run(f"os._exit({status})")).status == "killed"
         await session.close()
         await asyncio.sleep(0.5)
-        # The idle ones have their folders already, and those that wait to be used again.
+        # Idle sessions have folders already, as do processes waiting to be used again.
         assert len(session_folders(sandbox)) == 2 + len(sandbox._kept)
 
     double.runner.run(story())
@@ -435,7 +435,7 @@ def test_closing_ends_a_call_that_runs(double: Box) -> None:
 def test_no_fork_server_outlives_an_end_that_comes_while_it_starts(
     at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor does it start anything for those who waited for it, however long its end takes."""
+    """Nor does it start anything for callers that waited for it, however long its end takes."""
     folders: list[Path] = []
     start, end = ForkServer.start, ForkServer.end
 
@@ -481,7 +481,7 @@ def test_a_sandbox_that_nobody_wants_does_not_warn(capfd: pytest.CaptureFixture[
 
 
 def test_it_is_up_once_both_of_its_processes_have_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The guardian names the fork server after it has forked it, which on a busy machine may be late."""
+    """The guardian names the fork server after forking it, which may be late on a busy machine."""
     receive, told = ForkServer._receive, []
 
     async def the_other_way_round(server: ForkServer) -> bytes:

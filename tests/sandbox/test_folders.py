@@ -10,7 +10,7 @@ from vtune.sandbox.guest import folders
 
 
 def nest(folder: Path, depth: int, mode: int = 0o755) -> None:
-    """Folders in folders; 1,200 are deeper than a path can name, and than Python calls itself."""
+    """Nested folders; 1,200 are deeper than a path can name, and than Python can recurse."""
     here = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d" * 40, dir_fd=here)

@@ -22,7 +22,7 @@ from vtune.schema.decoded import decoded
 
 @pytest.fixture(scope="module")
 def one() -> Iterator[Box]:
-    """A sandbox that keeps one process, and forks none ahead but that."""
+    """A sandbox that keeps one process, and forks no others ahead."""
     with running(Limits(), warm=1) as box:
         yield box
 
@@ -92,7 +92,7 @@ def test_nothing_of_the_session_before_is_left(one: Box) -> None:
 
 
 def test_files_of_one_session_are_not_open_in_the_next(one: Box) -> None:
-    """A list that holds itself lives until somebody looks for such, as does an error that was kept."""
+    """A list that contains itself lives until it is garbage collected, as does a stored exception."""
     hold = "x = []\nx.append(x)\nfor number in range(50):\n    x.append(Image.open(image_path))"
     before, (held,) = pid_of(one, hold)
     after, (found,) = pid_of(one, "print(len([Image.open(image_path) for i in range(30)]))")
@@ -105,12 +105,12 @@ def test_what_one_session_printed_and_drew_is_not_read_by_the_next(one: Box) -> 
     before, _ = pid_of(one, secret)
     drawn = "np.count_nonzero(np.empty((300, 400, 3), np.uint8))"
     read = f"import os\nprint(os.pread(1, 1000, 0).count(b'a secret'), {drawn})"
-    # Black: what the session itself has read and decoded counts for nothing.
+    # Black: what the session itself has read and decoded does not count.
     after, (found,) = pid_of(one, read, content=encoded(np.zeros((300, 400, 3), np.uint8)))
     assert after == before
     texts, pixels = map(int, found.output.split())
     assert texts == 0
-    # Memory is given back by the page: at each end of what was free, a part of one stays.
+    # Memory is returned in pages: at each end of a free block, part of a page stays.
     assert pixels < 2 * mmap.PAGESIZE
 
 
@@ -129,7 +129,7 @@ def test_a_format_of_one_session_is_not_that_of_an_ending_in_the_next(one: Box) 
 
 
 def test_a_warning_comes_again_in_the_next_session(one: Box) -> None:
-    """Python says it once for each place of a library, and there is one library."""
+    """Python issues it once per place in a library, and there is only one library."""
     paletted = PIL.Image.new("P", (40, 40))
     file = io.BytesIO()
     paletted.putpalette([0, 0, 0, 9, 9, 9])
@@ -182,7 +182,7 @@ def test_one_that_has_used_much_time_is_not_kept() -> None:
 
 
 def test_a_session_has_as_much_memory_as_in_a_new_process() -> None:
-    """Scattered remains of many pictures keep the addresses between them, though not the memory."""
+    """Scattered remains of many pictures occupy the addresses between them, though not the memory."""
     many = "a = [image.resize((100 + i, 100)) for i in range(500)]\na = [i.resize((90, 90)) for i in a[250:]]"
     with running(Limits(memory_mb=96, seconds=60), warm=1) as box:
         for _ in range(2):
@@ -248,7 +248,7 @@ def test_a_session_that_is_given_up_while_it_opens_loses_no_process() -> None:
                 await asyncio.wait([opening])
                 if opening.cancelled():
                     given_up += 1
-                else:  # a busy machine held this process until all answers were there
+                else:  # a busy machine held this process up until all answers were there
                     await opening.result().close()
                 await (await sandbox.open([textured()], seed=0)).close()
             # One that is kept, and one that was forked ahead.

@@ -35,7 +35,7 @@ def state(pid: int) -> str:
 
 
 async def stopped(session: Session) -> None:
-    """Wait until it stands still, as it has to soon after each call."""
+    """Wait until it is stopped, as it must be soon after each call."""
     ends = time.monotonic() + HANGS
     while state(session.pid) != "T" and time.monotonic() < ends:
         await asyncio.sleep(0.01)
@@ -105,7 +105,7 @@ def test_a_forged_answer_buys_no_time(impatient_box: Box) -> None:
 def test_a_session_that_meddles_with_its_answers_is_killed_and_replaced(box: Box, code: str) -> None:
     async def story(session: Session) -> None:
         runs = [await session.run(FIND_QUESTION + code, raw=True), await session.run("print(6 * 7)")]
-        # An answer written ahead is found out when the next question is asked.
+        # An answer written ahead is detected at the next request.
         assert "killed" in [run.status for run in runs]
         assert (await session.run("print(6 * 7)")).output == "42"
 
@@ -126,7 +126,7 @@ def test_a_session_that_denies_that_code_parses_is_asked_once_more_and_then_kill
 
 
 def test_parsing_that_takes_all_the_time_is_not_given_it_twice() -> None:
-    # In place of the parser: both times what it does counts, and its files with it.
+    # Replaces the parser: both of its runs count, and so do its files.
     slow = "import ast, time\ntimes = iter(range(2))\ndef parse(source, name):\n"
     slow += "    image.crop((0, 0, 9, 9)).save(f'{next(times)}.png')\n    time.sleep(4)\n"
     slow += "    raise SyntaxError\nast.parse = parse"
@@ -185,7 +185,7 @@ def test_a_session_that_does_not_read_its_question_is_killed_in_time(impatient_b
     async def story() -> Execution:
         async with await impatient_box.sandbox.open([], seed=0) as session:
             await session.run(FIND_QUESTION + "say(good)\nimport time\nwhile True: time.sleep(1)", raw=True)
-            # Too long for what lies between two processes.
+            # Longer than the buffer between two processes.
             return await session.run("#" + "\U0001f600" * 60_000)
 
     run = impatient_box.runner.run(story())
@@ -213,7 +213,7 @@ def test_time_that_the_trainer_was_busy_does_not_count(impatient_box: Box) -> No
         async with await impatient_box.sandbox.open([], seed=0) as session:
             call = asyncio.create_task(session.run("print('done')"))
             await asyncio.sleep(0.001)
-            # As an engine does that draws in this process.
+            # Like an engine that generates in this process.
             time.sleep(QUICK.seconds + QUICK.grace + 0.2)
             return await call
 
@@ -228,9 +228,9 @@ def test_time_that_the_trainer_was_busy_does_not_count(impatient_box: Box) -> No
 def test_time_for_which_others_had_the_cores_is_given_back_once(
     waited: float, taken: float, seconds: float, before: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its code has ended, and what it left is being looked for; a limit of seconds bounds what is given.
+    """Its code has ended, and its pictures are being located; the extension is limited in seconds.
 
-    What the process waited for in earlier calls counts for nothing.
+    Waiting times of the process in earlier calls do not count.
     """
     clock = SimpleNamespace(now=5.0)
     monkeypatch.setattr("vtune.sandbox.watch.time", SimpleNamespace(monotonic=lambda: clock.now))

@@ -74,11 +74,11 @@ image.crop((5, 5, 40, 40)).resize((70, 70)).save('a.png')
 images[1].rotate(90).save('b.jpg')
 print(image.size)
 """
-"""Contained: the process serves the next session, too."""
+"""Contained code: the process also serves the next session."""
 
 
 def looked_at(box: Box, content: bytes, code: str = SEES) -> tuple[tuple[object, ...], int, int]:
-    """What code sees and shows, how many files of pixels its session has, and in which process."""
+    """What code sees and shows, how many pixel files its session has, and in which process."""
 
     async def story() -> tuple[Execution, int, int]:
         async with await box.sandbox.open([content, content], seed=0) as session:
@@ -164,5 +164,5 @@ def test_no_more_is_kept_than_there_is_room(tmp_path: Path) -> None:
     assert len(list((tmp_path / "pixels").iterdir())) == 3
     made = {path.stat().st_ino for path in (tmp_path / "pixels").iterdir()}
     assert {(tmp_path / f"{number}").stat().st_ino in made for number in (0, 3, 4)} == {True}
-    # A session that reads one that is kept no more still has it.
+    # A session that reads a file that is no longer kept still has it.
     assert (tmp_path / "1").read_bytes() == decoded(pictures[1]).tobytes()

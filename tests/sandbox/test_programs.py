@@ -24,7 +24,7 @@ SEEDS = st.integers(0, 10_000)
 
 
 def line(seed: int, *, blind: bool) -> list[Program]:
-    """A program and four generations of its children."""
+    """A program and four generations of its descendants."""
     rng = random.Random(seed)
     found = [random_program(rng, blind=blind)]
     for _ in range(4):

@@ -21,7 +21,7 @@ HEIGHT, WIDTH = 30, 40
 
 @st.composite
 def views(draw: st.DrawFn) -> list[tuple[str, tuple[int, ...]]]:
-    """A few steps, each with numbers from which its arguments are made."""
+    """A few steps, each with numbers that determine its arguments."""
     step = st.tuples(
         st.sampled_from(
             ["slice", "flip rows", "flip columns", "transpose", "copy", "scale", "plain", "quarter turn"]
@@ -62,12 +62,12 @@ def test_the_box_of_a_view_holds_just_the_pixels_it_shows(
         if name in ("copy", "scale") and region_of(array) is not None:
             array = track(array, region_of(array))
         array = apply(array, name, numbers)
-        # In a view one pixel thin the strides no longer tell which axis is which.
+        # In a view one pixel thin, the strides no longer tell which axis is which.
         assume(min(array.shape[:2]) > 1)
         skipping *= 2 if name == "slice" else 1
     region = region_of(array[:, :, 1] if grey else array)
     if region is None:
-        # A plain copy has left its history behind.
+        # A plain copy loses its history.
         assert any(name == "plain" for name, _ in steps)
         return
     x0, y0, x1, y1 = region.box
@@ -169,7 +169,7 @@ def test_a_crop_of_a_turned_picture_has_the_box_of_the_pixels_in_it(angle: int) 
     input_ = PIL.Image.fromarray(np.stack([xs, ys, xs * 0 + 255], axis=-1).astype(np.uint8))
     turned = np.asarray(input_.resize((WIDTH * 4, HEIGHT * 4), 0).rotate(angle, expand=True))
     height, width = turned.shape[:2]
-    # As `rotate` does it: about the middle.
+    # As `rotate` does: about the centre.
     cos, sin = np.cos(np.radians(angle)) / 4, np.sin(np.radians(angle)) / 4
     middle = (WIDTH / 2 - cos * width / 2 + sin * height / 2, HEIGHT / 2 - sin * width / 2 - cos * height / 2)
     region = whole_input(0, (WIDTH, HEIGHT), Cuts()).moved(

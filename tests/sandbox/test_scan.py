@@ -148,7 +148,7 @@ def test_a_closer_look_is_not_spared_where_a_word_is_spelt_in_other_letters() ->
 
 
 def scanned(*calls: str) -> list[str]:
-    """What the last call of a session is refused for; those before it are not."""
+    """The names for which the last call of a session is refused; the earlier ones are accepted."""
     scanner = Scanner()
     for code in calls[:-1]:
         assert scanner.scan(code, ast.parse(code)) == []

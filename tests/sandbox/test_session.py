@@ -63,7 +63,7 @@ def test_as_many_are_kept_ready_as_have_lived_at_the_same_time(code: str, after:
         async with asyncio.timeout(HANGS):
             while await sandbox.children() != count:
                 await asyncio.sleep(0.02)
-        # No more are made than are wanted.
+        # No more are made than are needed.
         await asyncio.sleep(10 * CALM_SECONDS)
         assert await sandbox.children() == count
 
@@ -185,7 +185,7 @@ def test_an_alias_made_in_an_earlier_call_is_still_known_to_the_scan(box: Box) -
 
 def test_a_timeout_keeps_the_state_and_what_was_printed(impatient_box: Box) -> None:
     slow, after = impatient_box.run("kept = 7\nprint('so far')\nwhile True:\n    pass", "print(kept)")
-    assert slow.status in ("timeout", "limit")  # by the machine's load
+    assert slow.status in ("timeout", "limit")  # depending on the machine's load
     assert slow.output == "so far"
     assert "0.5 s" in slow.error
     assert slow.seconds > 0.4
@@ -201,7 +201,7 @@ def test_running_out_of_time_is_the_doing_of_code_that_had_a_core_for_it(impatie
         late = impatient_box.one(code)
         if late.status == "killed":
             pytest.skip("too busy a machine: the alarm came too late")
-        # Seconds of the core, of 0.5: on a busy machine a loop has few, or has not begun. The session counts
+        # Core seconds, out of 0.5: on a busy machine a loop gets few, or has not begun. The session counts
         # those before and after it too, which are more when its caches are cold.
         own, enough = float(late.output or 0), OWN_TIME * 0.5
         if own > enough + 0.02:
@@ -222,7 +222,7 @@ while True:
         while True: time.sleep(0.01)
     except BaseException: pass
 """
-    # The alarm is swallowed; nothing comes after it but the kill.
+    # The alarm is swallowed; after that only the kill is left.
     killed, lost, note = impatient_box.run(stubborn, "print(kept)", "print(open('note.txt').read())")
     assert (killed.status, killed.output) == ("killed", "so far")
     assert "variables are lost" in killed.error

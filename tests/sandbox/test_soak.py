@@ -10,7 +10,7 @@ from tests.bench.soak_sandbox import LIMITS, soak
 def test_no_answer_is_wrong_and_nothing_is_left_however_processes_are_killed() -> None:
     limits = replace(LIMITS, seconds=1.0, grace=1.0)
     events, statuses = Counter[str](), Counter[str]()
-    # Who is shot is drawn: on a busy machine maybe nobody in six seconds.
+    # Victims are chosen at random: on a busy machine there may be none in six seconds.
     for seed in range(10):
         report = asyncio.run(soak(seconds=6, sessions=16, seed=seed, limits=limits))
         assert report.wrong == []

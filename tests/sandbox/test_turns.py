@@ -79,7 +79,7 @@ def made(session: Path) -> tuple[Path, Place]:
 
 
 def session_of(images: Sequence[tuple[str, bytes]], turns: Turns, spawn: Any, decode: Any = None) -> Session:
-    """One that nobody keeps, and that finds no pixels of its inputs."""
+    """A session that is not kept, and has no pixel files for its inputs."""
     nothing: Any = None
     return Session(
         images, 0, Limits(), turns, spawn, decode, nothing, nothing, nothing, set(), lambda *_: False
@@ -157,7 +157,7 @@ def test_the_files_of_many_running_calls_are_looked_at_a_few_at_a_time(
 ) -> None:
     monkeypatch.setattr(watch, "WATCH_SECONDS", 0.0)
     clock = Clock()
-    # A machine that stands still for a moment would make a look take long, and the next one wait as long.
+    # If the machine paused for a moment, a check would seem slow, and the next one would wait accordingly.
     monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=clock))
     turns = Turns(clock)
 

@@ -20,12 +20,12 @@ PHOTOS = Path(__file__).resolve().parents[3] / "shared" / "data" / "coco-mini" /
 FOLLOWED = {name: way for name, way in WAYS.items() if not name.startswith("lost: ")}
 BOX = (61, 43, 214, 165)
 AT_ONCE = 24
-"""Ways in one session: to make and to end one takes longer than most calls."""
+"""Ways per session: starting and ending one takes longer than most calls."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """The run of a way, the number of regions that its last picture shows, of those found, of wrong ones."""
+    """The run of a way, with the numbers of regions shown by its last picture, of found and of wrong ones."""
 
     done: Execution
     truth: int
@@ -35,7 +35,7 @@ class Tried:
 
 @pytest.fixture(scope="module")
 def tried(box: Box) -> dict[str, Tried]:
-    """All ways by name, each with a box of its own: no earlier picture tells what a later one shows."""
+    """All ways by name, each with a different box: no earlier picture reveals what a later one shows."""
     image = textured()
     size = PIL.Image.open(io.BytesIO(image)).size
     places = {name: moved(number) for number, name in enumerate(WAYS)}
@@ -49,13 +49,13 @@ def tried(box: Box) -> dict[str, Tried]:
 
 
 def moved(number: int) -> tuple[int, int, int, int]:
-    """The box, a few pixels further."""
+    """The box, shifted by a few pixels."""
     x, y = number % 18 - 9, number // 18 - 7
     return (BOX[0] + x, BOX[1] + y, BOX[2] + x, BOX[3] + y)
 
 
 def batched(names: Iterable[str]) -> Iterator[list[str]]:
-    """A group apart from the next: some of one draw on the input."""
+    """One group at a time: some ways in a group draw on the input."""
     for _, group in itertools.groupby(names, lambda name: name.partition(":")[0]):
         some = list(group)
         for start in range(0, len(some), AT_ONCE):
@@ -63,7 +63,7 @@ def batched(names: Iterable[str]) -> Iterator[list[str]]:
 
 
 def counted(done: Execution, truth: Sequence[Sides]) -> tuple[int, int, int]:
-    """The number of regions that its last picture shows, of those found, and of wrong ones."""
+    """The numbers of regions that its last picture shows, of found and of wrong ones."""
     last = len(done.images) - 1
     shown = [crop.bbox for crop in done.crops if crop.shown is not None and crop.shown == last]
     found = sum(any(iou(one, other) >= 0.9 for other in shown) for one in truth)
@@ -85,7 +85,7 @@ def test_a_picture_without_a_history_is_located_or_left_alone(tried: dict[str, T
     way = tried[f"lost: {name}"]
     assert way.done.status == "ok", way.done.error
     assert way.wrong == 0
-    # To a square: neither zoom nor proportion is known.
+    # Resized to a square: neither zoom nor aspect ratio is known.
     assert way.found == 1 or name == "to a square"
 
 
@@ -102,7 +102,7 @@ def test_on_photographs_nearly_all_regions_are_found_and_nearly_none_is_wrong(bo
         asked[number % len(photos)].append((way, (x, y, x + w, y + h)))
     regions = hits = misses = 0
     for photo, size, some in zip(photos, sizes, asked, strict=True):
-        # One session a photograph: to make and to end one takes longer than most of these calls.
+        # One session per photograph: starting and ending one takes longer than most of these calls.
         for (way, place), done in zip(
             some, box.run(*(way.program(place, size) for way, place in some), images=[photo]), strict=True
         ):

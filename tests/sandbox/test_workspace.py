@@ -26,7 +26,7 @@ def files(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def nothing() -> None:
-    """Stay who we are."""
+    """Stay the same user."""
 
 
 def test_new_and_changed_pictures_come_once_in_order_of_writing(files: Workspace) -> None:
@@ -108,7 +108,7 @@ def test_the_event_loop_makes_no_file_of_an_input(
     for content in (b"first", b"2nd"):
         asyncio.run(files.put("a.png", content))
         assert (tmp_path / "s1" / folders.INPUTS / "a.png").read_bytes() == content
-    # The second time it is there, and is written over.
+    # The second time it exists already, and is overwritten.
     assert len(makers) == 1
     assert makers[0] != threading.get_ident()
 
@@ -201,7 +201,7 @@ def test_inputs_are_reached_whatever_took_their_place(files: Workspace) -> None:
 def test_inputs_of_the_next_session_take_the_place_of_those_before(
     become: Callable[[], None], tmp_path: Path
 ) -> None:
-    """With as few files made and removed as can be: some disks are slow at both."""
+    """With as few files created and removed as possible: some disks are slow at both."""
 
     async def begun(**pictures: bytes) -> Workspace:
         files = Workspace.of(str(tmp_path / "s1"), Turns(), max_files=20, max_bytes=1 << 20)
@@ -252,7 +252,7 @@ def test_setting_aside_empties_it_for_good_and_looking_costs_no_descriptor(files
     assert aside.parent == files.folder.parent.parent
     assert sorted(path.name for path in aside.iterdir()) == ["a", "d"]
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-    # What comes after is seen in the new place, also under an old name.
+    # Whatever comes later is seen in the new place, even under an old name.
     (files.folder / "a").mkdir()
     (files.folder / "a" / "c.png").touch()
     assert files.new_pictures(())[0] == ["a/c.png"]

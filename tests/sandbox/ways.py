@@ -17,7 +17,7 @@ class Way:
     """An expression: the boxes that the last picture shows, in any order."""
 
     def program(self, box: tuple[int, int, int, int], size: tuple[int, int]) -> str:
-        """The code for one box in an input of one size."""
+        """The code for one box in an input of a given size."""
         x0, y0, x1, y1 = box
         return (
             f"x0, y0, x1, y1 = {x0}, {y0}, {x1}, {y1}\nw, h = {x1 - x0}, {y1 - y0}\n"
@@ -25,7 +25,7 @@ class Way:
         )
 
     def boxes(self, box: tuple[int, int, int, int], size: tuple[int, int]) -> list[Box]:
-        """What must be reported."""
+        """The boxes that must be reported."""
         x0, y0, x1, y1 = box
         names = {"x0": x0, "y0": y0, "x1": x1, "y1": y1, "w": x1 - x0, "h": y1 - y0}
         found = eval(self.truth, {**names, "W": size[0], "H": size[1], "min": min, "max": max})
@@ -554,7 +554,7 @@ BLIND = (
     "def blind(p):\n    from PIL import Image\n    return Image.frombytes(p.mode, p.size, p.tobytes())\n"
     "p = blind(image)\nc = p.crop((x0, y0, x1, y1))\n"
 )
-"""The history is lost before anything is cut out, so that only the pixels can tell."""
+"""The history is lost before anything is cropped, so only the pixels can tell."""
 LOST: dict[str, str | Way] = {
     "copy": BLIND + "c.save('c.png')",
     "jpeg of quality 75": BLIND + "c.save('c.jpg')",

@@ -20,11 +20,11 @@ from vtune.schema.trajectory import Trajectory
 
 FREE = replace(SAMPLE, verifier="judge", ground_truth="seven", tools=())
 SAID = ["a 7", "an 8", "seven", "a 9"]
-"""By rollout; one needs no judge."""
+"""Replies by rollout; one of them needs no judge."""
 
 
 class Talking(ScriptedEngine):
-    """Each rollout says what is its own; the first waits until `held` is set."""
+    """Each rollout says its own reply; the first waits until `held` is set."""
 
     def __init__(self, policy: Policy, held: asyncio.Event) -> None:
         super().__init__(policy.chat, ["never said"])
@@ -44,12 +44,12 @@ def agent_of(policy: Policy, engine: ScriptedEngine) -> Agent:
 
 
 def verdict(body: dict[str, object]) -> str:
-    """Whether a 7 was said; whoever is asked when."""
+    """Whether a 7 was said, regardless of who asks when."""
     return "TRUE" if "a 7" in str(body) else "FALSE"
 
 
 def scored(policy: Policy, *, together: bool) -> list[Trajectory]:
-    """Four rollouts, scored as they end or all of them after the last."""
+    """Four rollouts, scored as each ends or all after the last one."""
     jobs = [job(FREE, rollout=rollout) for rollout in range(4)]
 
     async def story(judge: FakeJudge) -> list[Trajectory]:
@@ -73,7 +73,7 @@ def test_scores_order_and_records_are_those_of_scoring_after_the_last_rollout(po
 
 
 def test_the_judge_is_asked_while_other_conversations_still_run(policy: Policy) -> None:
-    """The first conversation goes on only when the judge has been asked about the second."""
+    """The first conversation continues only once the judge has been asked about the second."""
     jobs = [job(FREE, rollout=rollout) for rollout in (0, 1)]
 
     async def story() -> list[Trajectory]:
@@ -92,7 +92,7 @@ def test_the_judge_is_asked_while_other_conversations_still_run(policy: Policy) 
 
 
 class Holding(Stopwatch):
-    """Notes whether it could have run when the last conversation had ended."""
+    """Records whether it could run after the last conversation had ended."""
 
     covers = 0
 

@@ -221,7 +221,7 @@ def calling(policy: Any, **_: Any) -> ScriptedEngine:
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """`--set` words of a run whose samples offer tools; its engine makes two calls a rollout."""
+    """`--set` words of a run whose samples offer tools; its engine makes two calls per rollout."""
     draw_with(monkeypatch, calling)
     offered = ("text_search_tool", "image_zoom_in_tool")
     samples = [replace(SAMPLE, id=f"signs/{n}", tools=offered) for n in range(4)]

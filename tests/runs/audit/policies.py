@@ -25,7 +25,7 @@ POLICIES: dict[str, Manner | None] = {
     "guesses without a look": "none",
     "trained (`vtune demo`)": None,
 }
-"""Row -> the policy that plays it; None draws with the trained weights."""
+"""Row -> the policy that plays it; None generates with the trained weights."""
 EXCHANGES = ("shown", "black", "random", "other", "inpaint", "glyph", "recolor", "withheld")
 
 
@@ -33,10 +33,10 @@ def audit(demo: Path, manner: Manner | None, limit: int) -> dict[str, Any]:
     """Evaluate a policy on the demo's held-out puzzles and audit it.
 
     Returns:
-        What `vtune faithfulness --json` says.
+        The output of `vtune faithfulness --json`.
 
     Raises:
-        SystemExit: If a command fails, with what it said.
+        SystemExit: If a command fails, with its output.
     """
     data, out = demo / "data/heldout.parquet", demo / "policies" / (manner or "trained")
     model = demo / ("tiny" if manner else "rl/checkpoints/newest")
@@ -45,7 +45,7 @@ def audit(demo: Path, manner: Manner | None, limit: int) -> dict[str, Any]:
     drawn = setting(rollout__max_new_tokens=90, rollout__max_tokens=900) if manner else []
     with played:
         if not (out / "results.json").exists():
-            if out.exists():  # a first try that was cut off
+            if out.exists():  # an earlier attempt that was interrupted
                 shutil.rmtree(out)
             where = ("--model", model, "--out", out, "--limit", str(limit))
             _run("eval", "--suite", "lens", *where, *setting(data=f"[{data}]"), *drawn)
@@ -60,8 +60,8 @@ def _run(*words: str | Path) -> Any:
 
 
 def cells(audit: dict[str, Any]) -> list[str]:
-    """Accuracy, the judge's share, then for each exchange the dependent of the right answers that saw a
-    picture; last, the share that says what `glyph` shows."""
+    """Accuracy, the judge's share, then for each exchange the dependent share of right answers that saw a
+    picture; last, the share that names what `glyph` shows."""
     exchanges = audit["counterfactual"]["exchanges"]
     return [
         share(audit["all"]["accuracy"]),

@@ -89,7 +89,7 @@ def test_an_exchange_tells_who_reads_from_who_knew(found: dict[Manner, Any]) -> 
         assert dependent(found["uses"], exchange) > 0.6, exchange
         for manner in ("ignores", "elsewhere"):
             assert dependent(found[manner], exchange) == 0.0, (exchange, manner)
-    # What another picture shows, and says, is known: to say that is proof of reading.
+    # It is known what the other picture shows and says, so naming it proves reading.
     for exchange in ("other", "glyph"):
         told = {
             name: value(audit, "counterfactual", "exchanges", exchange, "follows")
@@ -301,7 +301,7 @@ def test_tables_for_elsewhere_have_the_dependent_shares(
 
 
 def copied(run: Path, to: Path) -> Path:
-    """A run folder that is written to."""
+    """A copy of a run folder, to be modified."""
     to.mkdir()
     for name in ("suite.yaml", "trajectories.parquet"):
         (to / name).write_bytes((run / name).read_bytes())
@@ -320,7 +320,7 @@ def test_the_policy_is_told_of_its_looks_where_a_recipe_asks_for_it(
             assert told in shown
             assert untold not in shown
             assert told not in trajectory.calls[0].output
-            # It is read by the policy, and not learnt from.
+            # The policy reads it, but is not trained on it.
             assert trajectory.loss_mask.count(True) < len(trajectory.loss_mask)
     for run in runs.values():
         assert HELPFUL not in (run / "suite.yaml").read_text()
@@ -398,6 +398,6 @@ def test_a_model_that_cannot_read_is_drawn_again_by_itself(
     told = json.loads(ended.out)["counterfactual"]
     assert told["drawn"] == 2 * COUNT
     assert told["tokens"] <= 4 * told["drawn"]
-    # Random weights say nothing that is right, with the very same pictures either.
+    # Random weights give no right answer, not even with the very same pictures.
     assert [value(one, "dependent_of_looked") for one in told["exchanges"].values()] == [1.0, 1.0]
     assert value(told["exchanges"]["withheld"], "beyond_chance") == 0.0

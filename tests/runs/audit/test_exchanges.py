@@ -19,7 +19,7 @@ def choice(name: str, truth: str, *options: str) -> Sample:
         (("A", "red", "blue"), ("B", "green", "blue"), "B"),
         (("A", "red", "blue"), ("B", "Red", "Blue"), "B"),
         (("A", "red", "blue"), ("A", "blue", "red"), "B"),
-        (("A", "red", "blue"), ("B", "red", "green"), None),  # its B is no B here
+        (("A", "red", "blue"), ("B", "red", "green"), None),  # neither question has the other's B
         (("A", "red", "blue"), ("B", "blue", "red"), "same"),
         (("red",), ("green",), "green"),
         (("red",), ("B", "red", "green"), "green"),
@@ -32,7 +32,7 @@ def test_an_option_of_another_question_is_an_answer_here_where_it_is_one_of_the_
     trajectory = looks(TARGET)
     portion = [replace(trajectory, sample_id=name) for name in ("a", "b")]
     found = others_of(mine, {"a": mine, "b": theirs}, portion)
-    if gold == "same":  # the same is right, by another letter
+    if gold == "same":  # the same answer is right, under another letter
         assert found == []
         return
     assert [one.id for one, _ in found] == ["b"]

@@ -124,7 +124,7 @@ def test_a_folder_of_rl_is_audited_file_by_file(evaluated: Path, lens: Path, tmp
         "step-000010.parquet": 0.0,
     }
     assert found["all"]["n"] == 4
-    # A copy beside a file is somebody's: what it holds counts once.
+    # A copy next to a file is the user's: its rows count only once.
     write_trajectories(run / "trajectories" / "step-000000-good.parquet", everything[:3])
     again = audited(run)
     assert (again["all"]["n"], again["files"].keys()) == (4, found["files"].keys())
@@ -234,7 +234,7 @@ def test_an_audit_without_shares_leaves_those_of_an_earlier_one(
     audited(tmp_path)
     kept = (tmp_path / "audit.json").read_text()
     with monkeypatch.context() as patch:
-        patch.setattr(faithfulness_run, "nobody_audited", lambda _: None)  # as where a judge died midway
+        patch.setattr(faithfulness_run, "nobody_audited", lambda _: None)  # as if a judge had died midway
         ended = vtune("faithfulness", tmp_path, "--looks", "passages")
     assert ended.code == 0
     assert f"{tmp_path} keeps the shares of an earlier audit; this one has none" in ended.err
@@ -244,7 +244,7 @@ def test_an_audit_without_shares_leaves_those_of_an_earlier_one(
 def test_what_nobody_can_judge_gets_no_shares_and_its_buckets(tmp_path: Path) -> None:
     write_samples(tmp_path / "samples.parquet", [sample()])
     everything = [looks()] * 96 + [looks(TARGET)] * 3 + [looks(TARGET, (0, 0, 30, 30))]
-    # Scored: or else the judge of the recipe, which is not up, is asked again and again.
+    # Scored, since otherwise the recipe's judge, which is not running, would be asked again and again.
     right = Reward(total=None, accuracy=1.0, format=1.0, tool=None, why="")
     write_trajectories(tmp_path / "some.parquet", [replace(one, reward=right) for one in everything])
     words = ["faithfulness", tmp_path / "some.parquet", "--data", tmp_path / "samples.parquet"]
@@ -320,7 +320,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def held_against_boxes(looked: Path, *replies: Reply) -> Any:
-    """The audit of `looked` by boxes and by judges, each of which always replies in the same way."""
+    """The audit of `looked` by boxes and by judges, each of which always gives the same reply."""
     with ExitStack() as stack:
         judges = [stack.enter_context(serve(reply)) for reply in replies]
         words: list[str | Path] = ["--data", looked / "samples.parquet", "--looks", "both"]
@@ -330,7 +330,7 @@ def held_against_boxes(looked: Path, *replies: Reply) -> Any:
 
 
 def sees(request: dict[str, Any]) -> str:
-    """The reply of who sees that a picture is that of the target: it is smaller than the one beside it."""
+    """A judge that recognises the target's picture: it is smaller than the one next to it."""
     _, _, data = request["messages"][-1]["content"][-1]["image_url"]["url"].partition("base64,")
     return "1" if Image.open(io.BytesIO(base64.b64decode(data))).width < 100 else "0"
 
@@ -349,7 +349,7 @@ def test_a_judge_is_held_against_boxes_by_name(looked: Path) -> None:
 
 
 def test_looks_that_no_judge_is_asked_about_say_nothing_of_one(looked: Path) -> None:
-    """A whole picture is no look by the rules: of that, whoever tosses a coin would be right."""
+    """By the rules a whole picture is no look; a judge that tosses a coin would be right about it."""
     found = held_against_boxes(looked, "1")
     judge = found["judges"]["model"]
     assert judge["agreement"] == found["agreement"]

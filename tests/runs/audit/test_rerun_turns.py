@@ -50,7 +50,7 @@ def test_an_answer_drawn_again_is_judged_as_the_one_before_it_was() -> None:
         assert all(isinstance(one, Verdict) for one in found)
         return [one.score for one in found if isinstance(one, Verdict)]
 
-    assert asyncio.run(both("vtune")) == [0.0, 0.0]  # no single letter to the verifier
+    assert asyncio.run(both("vtune")) == [0.0, 0.0]  # a verifier does not accept a bare letter
     assert asyncio.run(both("vlmevalkit")) == [1.0, 0.0]
 
 

@@ -32,7 +32,7 @@ class Attacked:
         self.sandbox = sandbox
 
     def tried(self, asked: Sequence[tuple[Program, Question]], looks: str = "verified") -> list[Tried]:
-        """What came of each program on its puzzle."""
+        """The results of all programs on their puzzles."""
         chosen = [f"reward.evidence.looks={looks}"]
         recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, chosen)
 
@@ -96,7 +96,7 @@ def test_every_operation_runs_in_the_sandbox(attacked: Attacked) -> None:
     shots = [Shot(source, (Step(name, MIDDLE),), PLAIN) for name in (*HONEST, *HOSTILE)]
     shots += [Shot(Step(name, MIDDLE), (), PLAIN) for name in SOURCES]
     assert len(shots) > 100
-    # Four calls a session: to make and to end one takes longer than most of them.
+    # Four calls per session: starting and ending one takes longer than most of them.
     programs = [Program(tuple((shot,) for shot in shots[n : n + 4])) for n in range(0, len(shots), 4)]
     found = attacked.tried([(program, question) for program in programs])
     calls = [call for one in found for call in one.calls]

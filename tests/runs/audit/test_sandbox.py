@@ -41,7 +41,7 @@ def photo(tmp_path: Path) -> Path:
 
 
 def typed(code: bytes) -> io.TextIOWrapper:
-    """Standard input as the locale C has it, which lets any byte through as half of a surrogate pair."""
+    """Standard input in the locale C, which passes any byte as half of a surrogate pair."""
     return io.TextIOWrapper(io.BytesIO(code), encoding="utf-8", errors="surrogateescape")
 
 
@@ -165,7 +165,7 @@ def test_a_suite_that_holds_is_exit_0_and_one_that_does_not_is_exit_1(tmp_path: 
     assert control.code == 1, control.err
     result = json.loads(control.out)
     assert (result["held"], result["breached"], result["without"]) == (0, 1, ["landlock"])
-    # Without landlock, what other tests leave in public folders meanwhile counts as well.
+    # Without landlock, files that other tests leave in public folders in the meantime count as well.
     assert any("new.txt is new" in breach for breach in result["attacks"][0]["breaches"])
 
 
@@ -212,10 +212,10 @@ def test_an_attack_that_cannot_be_run_is_exit_1(monkeypatch: pytest.MonkeyPatch)
 def test_a_suite_that_is_told_to_stop_leaves_nothing_behind(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    # The names of Unix sockets are short, pytest's own folders deep.
+    # Names of Unix sockets must be short, and pytest's own folders are deep.
     temporary = Path(tempfile.mkdtemp())
     request.addfinalizer(lambda: shutil.rmtree(temporary))
-    # A shell has what runs in its background ignore Ctrl-C, and not SIGTERM.
+    # A shell makes its background jobs ignore Ctrl-C, but not SIGTERM.
     (tmp_path / "a.py").write_text(HEAD + "# SOFT: 60\nopen('here', 'w')\nwhile True: pass")
     command = [sys.executable, "-m", "vtune.cli.main", "sandbox", "attack", "--dir", tmp_path]
     running = subprocess.Popen(

@@ -18,7 +18,7 @@ ROW = AuditRow(
 
 
 def test_a_majority_says_nothing_of_single_calls() -> None:
-    """The first of the judges is one of several: what it says of calls is not what most say."""
+    """The first judge is one of several: its verdicts on calls are not the majority's."""
     other = replace(ROW, any_faithful=False, helpful=0, first=None)
     (found,) = together([[ROW], [other], [other]])
     assert (found.any_faithful, found.helpful, found.first) == (False, None, None)
@@ -27,7 +27,7 @@ def test_a_majority_says_nothing_of_single_calls() -> None:
 
 
 def test_what_the_conversation_accepts_is_told_by_most_too() -> None:
-    """Else a share of pictures that are not called unhelpful could be above that of all."""
+    """Otherwise the share of pictures not called unhelpful could exceed that of all."""
     yes = replace(ROW, accepted=True)
     no = replace(ROW, any_faithful=False, helpful=0, first=None, accepted=False)
     (found,) = together([[yes], [no], [no]])

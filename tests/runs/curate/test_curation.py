@@ -85,7 +85,7 @@ def made(out: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def dice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Dice in place of the model's own draws; the file that notes them."""
+    """Dice in place of the model's own samples; returns the file that records them."""
     log = tmp_path / "drawn.txt"
     monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: Dice(policy, log))
     return log
@@ -109,7 +109,7 @@ def numbered(count: int, **changes: Any) -> Iterator[Sample]:
 
 
 def coco_boxes(folder: Path) -> Iterator[Sample]:
-    """Each photograph of an annotated folder as a question of detection, in pixels."""
+    """Each photograph of an annotated folder as a detection question, in pixels."""
     content = json.loads((folder / "instances.json").read_text())
     names = {entry["id"]: entry["name"] for entry in content["categories"]}
     for photo in content["images"]:
@@ -132,7 +132,7 @@ def coco_boxes(folder: Path) -> Iterator[Sample]:
 
 
 def photographs_and_puzzles(tiny: Path, lens: Path, coco_mini: Path, folder: Path) -> Path:
-    """A data recipe over boxes and counts of photographs, and over puzzles of which two are held out."""
+    """A data recipe over boxes and counts of photographs, and over puzzles, two of which are held out."""
     boxes, counts = folder / "boxes.parquet", folder / "counts.parquet"
     write_samples(boxes, coco_boxes(coco_mini))
     write_samples(
@@ -280,13 +280,13 @@ def test_a_second_run_costs_nothing_and_a_new_band_draws_nothing(
 def test_a_reply_to_another_request_is_not_taken_for_one_to_this(
     tiny: Path, lens: Path, tmp_path: Path, dice: Path
 ) -> None:
-    """What a verifier reads, a prompt asks for."""
+    """A prompt asks for what a verifier reads."""
     sources = {"lens": source(lens / "train.parquet")}
     out, drawn = tmp_path / "out", [0]
     band = {"of": "mean", "at_least": 0.0}
     for parm in ({}, {"answer_in": "boxed"}, {}, {"aliases": ["none"]}):
         spec = pass_rate(tiny, tools=False, rollouts=1, first=None, band=band, verifier_parm=parm)
-        spec["rollout"] |= {"prompt": "pool"}  # `plain` asks for no form
+        spec["rollout"] |= {"prompt": "pool"}  # `plain` does not ask for a form
         curate(write_recipe(tmp_path / "r.yaml", sources, [spec]), out)
         drawn.append(len(rollouts(dice)))
     assert drawn == [0, 16, 32, 32, 32]
@@ -299,7 +299,7 @@ def test_a_first_pass_without_tools_spares_the_full_number(
     spec = pass_rate(tiny, rollouts=6, first={"rollouts": 2, "easy": 0.5, "hard": 0.0})
     recipe = write_recipe(tmp_path / "r.yaml", sources, [spec | {"band": {"of": "mean", "at_most": 1.0}}])
     ended = vtune("curate", recipe, "--out", tmp_path / "out", "--json")
-    # Every sample is at one of the two ends after two rollouts, so the six are never drawn.
+    # Every sample is at one of the two ends after two rollouts, so the other six are never generated.
     assert ended.code == 1
     assert "no rows are left" in ended.err
     assert len(rollouts(dice)) == 32
@@ -388,7 +388,7 @@ def test_a_pass_rate_asks_the_judge_about_free_answers(
         spec |= {"rows": "all", "judge": endpoint(judge)}
         out = tmp_path / "out"
         curate(write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec]), out)
-        # Both rollouts say the same, which is asked once.
+        # Both rollouts say the same, which is asked only once.
         assert len(judge.requests) == 1
     (row,) = read_samples(out / "samples.parquet")
     assert row.extra["pass_rate"] == 1.0
@@ -961,7 +961,7 @@ def test_files_of_somebody_else_are_not_replaced(name: str, tmp_path: Path) -> N
     assert {path.name for path in out.iterdir()} == {name, "notes.txt"}
     (out / name).unlink()
     assert vtune("curate", recipe, "--out", out).code == 0
-    (out / "curation.json").unlink()  # as where a kill came in between
+    (out / "curation.json").unlink()  # as if it had been killed in between
     assert vtune("curate", recipe, "--out", out).code == 0
 
 
@@ -1036,7 +1036,7 @@ def test_the_recipes_state_the_published_counts() -> None:
 
 
 def stress(count: int) -> Iterator[Sample]:
-    """Samples without pictures, some of which each rule drops."""
+    """Samples without pictures; each rule drops some of them."""
     rng = random.Random(0)
     truths = ["4", "x=2", "a very long answer of many words", "true", "12", "7.5"]
     for number in range(count):
@@ -1053,7 +1053,7 @@ RULES: list[dict[str, Any]] = [
 
 def test_memory_hardly_grows_with_the_rows(tmp_path: Path) -> None:
     peaks = []
-    for count in (60, 600, 1800):  # the first loads what is loaded once
+    for count in (60, 600, 1800):  # the first one loads everything that is loaded once
         data = tmp_path / f"{count}.parquet"
         write_samples(data, stress(count))
         recipe = write_recipe(tmp_path / f"{count}.yaml", {"s": source(data)}, RULES)
@@ -1066,7 +1066,7 @@ def test_memory_hardly_grows_with_the_rows(tmp_path: Path) -> None:
 
 
 def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
-    """Also with a filter and a verifier of a user's own, which every worker of Ray has to load."""
+    """Even with a user's own filter and verifier, which every Ray worker has to load."""
     if find_spec("ray") is None:
         pytest.skip("ray is not installed (vtune[ray])")
     data = tmp_path / "s.parquet"
@@ -1107,7 +1107,7 @@ def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_ray_that_does_not_start_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def late(**_: object) -> None:
-        raise Exception("The current node timed out during startup.")  # as Ray says it
+        raise Exception("The current node timed out during startup.")  # Ray's own wording
 
     for name in ("ray", "ray.data"):
         monkeypatch.setitem(sys.modules, name, SimpleNamespace(init=late, data=SimpleNamespace()))
@@ -1139,7 +1139,7 @@ def test_a_pass_rate_is_drawn_from_an_endpoint_and_nothing_is_asked_twice(
     monkeypatch.setattr(ForkServer, "start", start)
 
     def half(body: dict[str, Any]) -> str:
-        """Right about even numbers; a greeting is answered, too."""
+        """Right about even numbers; also answers a greeting."""
         asked = body["messages"][-1]["content"]
         found = re.search(r"How much is (\d+) and 1", asked if isinstance(asked, str) else "")
         number = int(found[1]) if found else 1

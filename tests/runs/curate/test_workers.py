@@ -26,7 +26,7 @@ from vtune.uses import forget, use, used
 
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine of two cores, on which few rows are many."""
+    """A machine with two cores, on which a few rows already count as many."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(rows, "PART_ROWS", 512)
     monkeypatch.setattr(workers, "MANY", 1024)
@@ -48,7 +48,7 @@ def started(others: set[int]) -> set[int]:
 
 
 def gone(processes: set[int]) -> bool:
-    """Whether they end; it may be another thread that sees it first."""
+    """Whether they have ended; another thread may reap them first."""
     end = time.monotonic() + HANGS
     while processes and time.monotonic() < end:
         processes = {process for process in processes if Path(f"/proc/{process}").exists()}
@@ -114,7 +114,7 @@ def test_who_stops_waits_for_nobody(data: Path, two: None, others: set[int]) -> 
     def stopped() -> None:
         with looking("local") as looks:
             found = looks(tasks(data) * 8)
-            interrupt()  # while they start
+            interrupt()  # while they are starting
             assert next(iter(found)).identities
             interrupt()
             assert next(iter(looks(tasks(data)))).identities

@@ -34,7 +34,7 @@ WORDS = sorted(
     {word for text in TEXTS.values() for word in text.split()} | {*TEXTS, "boat", "fortress", "links"}
 )
 SAME = {"boat": "ferry", "fortress": "tower", "links": "course"}
-"""What nobody wrote, and means the same: only an encoder knows."""
+"""Synonyms that nobody wrote: only an encoder knows them."""
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_what_a_dense_index_needs_is_missed_before_a_run(
         check_indexes(recipe(folder / "dense", encoder={"model": str(other)}))
     on_gpu = recipe(folder / "dense", encoder={"device": "cuda"})
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    check_indexes(on_gpu)  # a plan may be made where there is no GPU
+    check_indexes(on_gpu)  # a plan may be made on a machine without a GPU
     with pytest.raises(RecipeError, match="no CUDA device for the encoder"):
         check_encoders(on_gpu)
     check_encoders(recipe(folder / "dense"))
@@ -168,7 +168,7 @@ def test_what_a_dense_index_needs_is_missed_before_a_run(
 def test_an_interrupted_command_goes_on_when_it_is_given_again(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row that cannot be read stops a build, too; once fixed, it continues behind what was embedded."""
+    """An unreadable row stops a build too; once fixed, the build continues after what was embedded."""
     monkeypatch.setattr(dense_build, "WINDOW", 2)
     rows = (folder / "wiki.jsonl").read_text()
     corpus = tmp_path / "wiki.jsonl"

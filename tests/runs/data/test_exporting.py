@@ -26,7 +26,7 @@ def clean() -> Iterator[None]:
 
 @pytest.fixture
 def cards(tmp_path: Path) -> Path:
-    """Two samples, from a file of the user's own format."""
+    """Two samples, from a file in the user's own format."""
     use([CARDS])
     specimen = FORMATS["cards"].specimen
     assert specimen is not None

@@ -184,7 +184,7 @@ def test_every_format_takes_the_tools_that_its_rows_are_for(name: str, tools: tu
         assert [turn.role for turn in sample.prompt] == ["user"]
         assert "<tool_call>" not in sample.question
         kept = {key: value for key, value in sample.extra.items() if key not in TOLD}
-        # Pictures beside the file have names of their folder.
+        # Names of pictures next to the file depend on its folder.
         assert [picture.data for picture in sample.images] == [picture.data for picture in before.images]
         known = {"prompt": before.prompt, "tools": before.tools, "images": before.images}
         assert replace(sample, extra=kept, **known) == before  # type: ignore[arg-type]
@@ -423,7 +423,7 @@ def test_a_file_that_cannot_be_read_on_is_told(tmp_path: Path) -> None:
     file, columns = tmp_path / "qa.parquet", tmp_path / "columns.yaml"
     parquet(file, [{"q": f"Which {number}?", "a": "x" * 1000} for number in range(5000)])
     content = bytearray(file.read_bytes())
-    content[4:400] = bytes(396)  # of the pages, before the footer that names them
+    content[4:400] = bytes(396)  # the pages, not the footer that lists them
     file.write_bytes(content)
     columns.write_text("source: own\nquestion: q\nanswer: a\n")
     options = Options(columns=columns)

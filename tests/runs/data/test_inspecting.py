@@ -57,7 +57,7 @@ def test_boxes_of_the_ground_truth_are_shown_in_pixels(tmp_path: Path) -> None:
     ],
 )
 def test_boxes_are_shown_as_verifiers_read_them(truth: str, label: str, tmp_path: Path) -> None:
-    """In V-Triune's words, too: `det_verifier_normalized` are thousandths."""
+    """Also in V-Triune's terms: `det_verifier_normalized` means thousandths."""
     path = tmp_path / "a.parquet"
     parm = {"det_verifier_normalized": True}
     write_samples(path, [replace(GOOD, verifier="grounding", verifier_parm=parm, ground_truth=truth)])

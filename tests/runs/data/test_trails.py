@@ -57,7 +57,7 @@ T = TypeVar("T")
 def with_tools(
     folder: Path, policy: Callable[[Sample, Ask], Awaitable[T]], asked: Sequence[Sample]
 ) -> list[T]:
-    """What a policy makes of questions with the tools of the recipe `credit-tiny`."""
+    """The results of a policy on questions with the tools of the recipe `credit-tiny`."""
     recipe = load_recipe(find("credit-tiny", "recipes.rl"), RLRecipe, indexes(folder))
 
     async def one(tools: Toolbox, sample: Sample, group: int, results: Results) -> T:
@@ -80,7 +80,7 @@ def with_tools(
 
 
 async def follow(sample: Sample, ask: Ask) -> str:
-    """Look for the plate in the reduced picture, read its seal in a zoom, and follow the roads."""
+    """Find the plate in the reduced picture, read its seal in a zoom, and follow the roads."""
     corner = min(CORNERS, key=lambda cell: distance_from_plate(sample, cell))
     looked = await ask(ZOOM, {"bbox_2d": region(corner)})
     town = (await ask(IMAGE_SEARCH, {})).text.removeprefix("1. ")
@@ -95,7 +95,7 @@ async def walk(sample: Sample, ask: Ask, town: str, colour: str) -> str:
 
 
 def distance_from_plate(sample: Sample, cell: int) -> float:
-    """How far a cell's middle is from a plate's grey, in the picture as the policy sees it."""
+    """How far the middle of a cell is from a plate's grey, in the picture as the policy sees it."""
     seen = Image.open(io.BytesIO(sample.images[0].data or b"")).resize((SEEN, SEEN))
     x0, y0, x1, y1 = (round(edge * SEEN / SIDE) for edge in plate_box(cell))
     return float(np.abs(np.asarray(seen, np.int64)[y0 + 2 : y1 - 2, x0 + 2 : x1 - 2] - PLATE).max())

@@ -15,14 +15,14 @@ EXTRACTS = {
     "It is 4": "4",
     "so it is a half": "\\frac{1}{2}",
 }
-"""Reply -> the answer in it; any other reply is one itself."""
+"""Reply -> the answer in it; any other reply is its own answer."""
 RIGHT = {("B", "4"), ("12 cm^2", "0.0012 m^2")}
-"""(truth, answer) that mean the same."""
+"""(truth, answer) pairs with the same meaning."""
 SCORES = {"The curve is P-101": 1, "0.5": 1, "There is no title": 1, "4": 1}
 
 # suite -> its replies; protocol -> (score, unreadable), with such a model
 JUDGED: dict[str, tuple[list[str], dict[str, tuple[float, int]]]] = {
-    # Truths green, 3, 1.5, [2007, 2008].
+    # Truths: green, 3, 1.5, [2007, 2008].
     "mathvista": (
         ["It must be the green one, I think, as it is long", "three", "about 1.5 m", "2007 to 2008"],
         {
@@ -33,7 +33,7 @@ JUDGED: dict[str, tuple[list[str], dict[str, tuple[float, int]]]] = {
             "paper": (3 / 4, 0),
         },
     ),
-    # Truths B twice, 12 cm^2.
+    # Truths: B twice, 12 cm^2.
     "mathverse": (
         ["It is 4", "B", "0.0012 m^2"],
         {
@@ -44,17 +44,17 @@ JUDGED: dict[str, tuple[list[str], dict[str, tuple[float, int]]]] = {
             "paper": (1.0, 0),
         },
     ),
-    # Truths B, B (4), \frac{1}{2}.
+    # Truths: B, B (4), \frac{1}{2}.
     "mathvision": (
         ["B", "is 4.", "so it is a half"],
         {"vtune": (2 / 3, 1), "lmms-eval": (2 / 3, 0), "vlmevalkit": (1.0, 0)},
     ),
-    # Truths P-101, 0.50.
+    # Truths: P-101, 0.50.
     "charxiv-reasoning": (
         ["The curve is P-101", "0.5"],
         {"vtune": (0.0, 0), "official": (1.0, 0), "vlmevalkit": (1.0, 0), "paper": (1.0, 0)},
     ),
-    # Truths Not Applicable, 4.
+    # Truths: Not Applicable, 4.
     "charxiv-descriptive": (
         ["There is no title", "4"],
         {"vtune": (1 / 2, 0), "official": (1.0, 0), "vlmevalkit": (1.0, 0)},
@@ -63,7 +63,7 @@ JUDGED: dict[str, tuple[list[str], dict[str, tuple[float, int]]]] = {
 
 
 def reads(body: dict[str, Any]) -> str:
-    """What the model writes to a request."""
+    """The model's reply to a request."""
     *system, user = body["messages"]
     text = user["content"][0]["text"]
     if not system:
@@ -80,7 +80,7 @@ def reads(body: dict[str, Any]) -> str:
 
 
 def grades(text: str) -> dict[str, Any]:
-    """What the model writes of several answers: one is right that is the truth, or that is known to be."""
+    """The model's reply on several answers: an answer is right if it is the truth, or known to be right."""
     found: dict[str, Any] = {}
     for n, given, truth in re.findall(r'T(\d+):\nResponse \1: (".*")\nGround Truth \1: (".*")', text):
         said = json.loads(given)

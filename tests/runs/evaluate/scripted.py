@@ -25,7 +25,7 @@ def asked(suite: str, data: Path, *more: str) -> list[Sample]:
 
 
 def write_script(path: Path, replies: Mapping[str, Sequence[str]]) -> str:
-    """The file of some replies; returns the name of the model."""
+    """Write a file of replies; return the name of the model."""
     lines = [json.dumps({"id": name, "turns": list(turns)}) + "\n" for name, turns in replies.items()]
     path.write_text("".join(lines))
     return f"scripted:{path}"
@@ -37,7 +37,7 @@ def evaluate(suite: str | Path, model: str, data: Path, out: Path, *more: str) -
 
 
 def evaluated(suite: str | Path, model: str, data: Path, out: Path, *more: str) -> dict[str, Any]:
-    """The results of an evaluation that ends well."""
+    """The results of an evaluation that succeeds."""
     ended = evaluate(suite, model, data, out, *more)
     assert ended.code == 0, ended.err
     found: dict[str, Any] = json.loads(ended.out)

@@ -21,7 +21,7 @@ REPLIES = [
 
 
 def mars_rows(folder: Path, name: str, count: int = len(REPLIES)) -> Path:
-    """A test set of SenseNova-MARS: a folder with `data.jsonl`, pictures below it."""
+    """A test set of SenseNova-MARS: a folder with `data.jsonl`, and pictures below it."""
     home = folder / name
     (home / "images").mkdir(parents=True)
     rows = []
@@ -43,7 +43,7 @@ def mars_rows(folder: Path, name: str, count: int = len(REPLIES)) -> Path:
 
 
 def grows(file: Path, count: int = len(REPLIES)) -> Path:
-    """The first row of JSON lines, again and again."""
+    """The first row of JSON lines, repeated."""
     line = file.read_text().splitlines()[0]
     file.write_text(f"{line}\n" * count)
     return file
@@ -61,7 +61,7 @@ def data_of(suite: str, folder: Path) -> Path:
 
 
 def judge(body: dict[str, Any]) -> str:
-    """Right is what names Eiffel and not nobody, in the form that each grading asks for."""
+    """A reply is right if it names Eiffel and not nobody, in the form that each grading asks for."""
     system, user = (message["content"] for message in body["messages"])
     given = user[0]["text"].rpartition("nswer: ")[2]
     right = "Eiffel" in given and "Nobody" not in given

@@ -36,12 +36,12 @@ PLANTED = {
     "protocol": ["protocol=vlmevalkit"],
 }
 NAMED = {"none": [], "aggregation": ["parser"], "seed": [], "protocol": ["prompt", "parser"]}
-"""What is named where it is not what was planted; a seed draws nothing where replies are greedy."""
+"""Causes that are named though something else was planted; a seed changes nothing with greedy replies."""
 COUNT = 5
 
 
 def replies(samples: list[Sample]) -> dict[str, list[str]]:
-    """Right, the first by the loose rule alone; the last is wrong."""
+    """Right replies, the first only by the loose rule; the last is wrong."""
     first, *_, last = samples
     said = {sample.id: [sample.ground_truth] for sample in samples}
     wrong = "B" if last.ground_truth == "A" else "A"
@@ -50,7 +50,7 @@ def replies(samples: list[Sample]) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Evaluations of the same replies that differ by what was planted."""
+    """Evaluations of the same replies that differ only in what was planted."""
     root = tmp_path_factory.mktemp("against")
     data = make_vstar(root / "vstar_bench", COUNT, (300, 200), (40, 40, 60, 60))
     model = write_script(root / "r.jsonl", replies(asked("vstar", data)))

@@ -51,7 +51,7 @@ def vstar(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hrbench(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two pictures 8000 pixels wide, one of each category, four rows each."""
+    """Two pictures, 8000 pixels wide, one per category, with four rows each."""
     pictures = [picture(number, (8000, 1500), BOX) for number in range(2)]
     return write_tsv(tmp_path_factory.mktemp("hr") / "hr_bench_8k.tsv", hrbench_rows(pictures))
 
@@ -77,7 +77,7 @@ Plays = Callable[[str, Path], None]
 
 @pytest.fixture
 def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
-    """Puts the policy `Looking` in place of the model's own draws on a benchmark."""
+    """Replaces the model's own samples on a benchmark with the policy `Looking`."""
 
     def play(suite: str, data: Path) -> None:
         shipped = load_recipe(find(suite, "eval_suites"), EvalSuite, [f"data=[{data}]"])
@@ -198,7 +198,7 @@ def test_hrbench_gives_fsp_fcp_and_the_mean_over_its_rotations(
     with serve("1") as judge:
         url = judge.endpoint().base_url
         seen = done("faithfulness", tmp_path / "out", "--judge-url", url, "--judge-model", "judge")
-    # It takes every crop for one of the target: u, too, becomes faithful.
+    # It takes every crop for one of the target: u becomes faithful too.
     assert seen["all"]["faithful_of_correct"]["value"] == 1.0
     assert seen["all"]["accuracy"]["value"] == 5 / 8
     texts = [part["text"] for part in judge.requests[0]["messages"][1]["content"] if part["type"] == "text"]
@@ -265,7 +265,7 @@ def test_a_suite_says_what_a_benchmark_offers_and_in_a_prompt_that_tells_of_it(
 
 
 def test_boxes_and_a_model_are_held_against_each_other(looked_at_vstar: Path, tmp_path: Path) -> None:
-    # An audit is kept beside what it audited, which other tests use.
+    # An audit is stored next to what it audited, which other tests use.
     run = shutil.copytree(looked_at_vstar, tmp_path / "run")
     said = json.loads((run / "results.json").read_text())["faithfulness"]
     alone = done("faithfulness", run)
@@ -330,7 +330,7 @@ def test_an_evaluation_that_broke_off_goes_on_and_draws_nothing_twice(
         if len(drawn) == 5 and not resumed:
             raise RunFailed("the engine broke")
         if len(drawn) == 4 and not resumed:
-            await asyncio.Event().wait()  # one that ended before the engine broke would be kept
+            await asyncio.Event().wait()  # a sample that ended before the engine broke would be kept
         return await play(self, request)
 
     monkeypatch.setattr(Looking, "generate", counted)
@@ -411,7 +411,7 @@ def test_all_bad_rows_are_named_before_anything_starts(
 
 
 def noise(width: int, height: int) -> bytes:
-    """A PNG as large as its pixels. Pillow would try one filter after the other on each line."""
+    """A PNG as large as its pixels. Pillow would try one filter after another on each line."""
     lines = b"".join(b"\0" + os.urandom(3 * width) for _ in range(height))
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 0)), (b"IEND", b""))
@@ -423,7 +423,7 @@ def noise(width: int, height: int) -> bytes:
 
 
 class Counted(Looking):
-    """Notes at each question how many of these pictures are still there, decoded or not."""
+    """Records at each question how many of these pictures still exist, decoded or not."""
 
     def __init__(
         self, chat: Chat, samples: Sequence[Sample], made: "list[weakref.ref[Image.Image]]", there: list[int]
@@ -443,7 +443,7 @@ PIXELS = 3 * 1600 * 800
 
 
 def peak(count: int, tiny: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """Bytes that Python and Arrow held at most in an evaluation of so many pictures, and decoded pictures."""
+    """Peak bytes held by Python and Arrow in an evaluation of `count` pictures, and decoded pictures."""
     note = {"target_object": ["sign"], "bbox": [[1200, 280, 160, 120]], "question": "Which?"}
     for number in range(count):
         here = folder / ("direct_attributes", "relative_position")[number % 2]
@@ -485,12 +485,12 @@ def peak(count: int, tiny: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_memory_does_not_grow_with_the_number_of_pictures(
     looked_at_vstar: Path, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert looked_at_vstar.is_dir()  # what an evaluation imports is there
-    # All hold pictures up to a size that so few do not reach.
+    assert looked_at_vstar.is_dir()  # so that everything an evaluation imports is loaded
+    # All of them hold pictures up to a size that so few pictures do not reach.
     monkeypatch.setattr("vtune.runs.data.pictures_ahead.BYTES", 2 * PIXELS)
     monkeypatch.setattr("vtune.runs.evaluate.windows.BYTES", 2 * PIXELS)
     monkeypatch.setattr("vtune.runs.evaluate.audited.AUDITED_BYTES", 2 * PIXELS)
     monkeypatch.setattr("tests.runs.looking.HABITS", "w")
     (few, one), (many, other) = (peak(count, tiny, tmp_path / str(count), monkeypatch) for count in (3, 7))
-    assert many - few < 2 * PIXELS  # of the four that there are more
+    assert many - few < 2 * PIXELS  # for the four additional ones
     assert other <= one

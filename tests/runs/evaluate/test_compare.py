@@ -39,7 +39,7 @@ def mark(name: str, score: float | None, category: str = "one", **more: Any) -> 
 
 
 def folder(out: Path, marks: list[Mark], prints: str = "aa", **suite: Any) -> Path:
-    """What an evaluation with these marks leaves."""
+    """The output of an evaluation with these marks."""
     out.mkdir()
     results = {
         "model": f"models/{out.name}",
@@ -54,14 +54,14 @@ def folder(out: Path, marks: list[Mark], prints: str = "aa", **suite: Any) -> Pa
 
 
 def graded(evaluation: Path, **facts: str) -> Path:
-    """The same where a model has read the answers."""
+    """The same evaluation, with answers read by a model."""
     file = evaluation / "results.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"grader": facts}))
     return evaluation
 
 
 def renamed(evaluation: Path, model: str) -> None:
-    """The same by a model of another name."""
+    """The same evaluation, by a model of another name."""
     file = evaluation / "results.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"model": model}))
 
@@ -93,7 +93,7 @@ def played(player: type[Habits], samples: list[Sample], policy: Any, **_: object
 
 @pytest.fixture(scope="module")
 def evaluations(tiny: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two evaluations on the same six puzzles, with two rollouts of each."""
+    """Two evaluations on the same six puzzles, with two rollouts each."""
     data = lens / "heldout.parquet"
     samples: list[Sample] = list(read_samples(data))
     found = {}
@@ -115,7 +115,7 @@ def test_scores_of_questions_are_written_without_the_noise_of_32_bits(tmp_path: 
 
 
 def test_the_same_replies_with_scores_of_more_digits_do_not_differ(tmp_path: Path) -> None:
-    """As an older `items.jsonl` has them: 0.8571428656578064."""
+    """As in an older `items.jsonl`: 0.8571428656578064."""
     marks = [mark(str(n), float(np.float32(n % 8 / 7))) for n in range(40)]
     old, new = folder(tmp_path / "old", marks), folder(tmp_path / "new", marks)
     rows = [json.loads(line) for line in (old / ITEMS).read_text().splitlines()]
@@ -148,7 +148,7 @@ def test_two_evaluations_are_compared_question_by_question(evaluations: dict[str
 def test_rollouts_of_a_question_count_once_in_results_and_report(evaluations: dict[str, Path]) -> None:
     results = json.loads((evaluations["Better"] / "results.json").read_text())
     assert (results["score"]["n"], results["score"]["clusters"]) == (12, 6)
-    # All right, of six questions and not of twelve.
+    # All right, out of six questions rather than twelve.
     sure = results["score"]["intervals"]["score"]
     assert (sure["value"], sure["low"], sure["high"]) == pytest.approx((1.0, 0.6097, 1.0), abs=1e-4)
     assert results["faithfulness"]["accuracy"] == pytest.approx(sure)
@@ -174,7 +174,7 @@ def test_the_better_one_is_named_whichever_comes_first(tmp_path: Path) -> None:
 
 
 def test_a_tiny_p_value_is_said_to_be_tiny(tmp_path: Path) -> None:
-    """Of drawn flips none is under 1 / 100,001, however small it would be of all flips."""
+    """With sampled flips none is below 1 / 100,001, however small it would be over all flips."""
     a, b = (
         folder(tmp_path / name, [replace(m, cluster=f"picture {n // 2}") for n, m in enumerate(right(k, 80))])
         for name, k in (("a", 0), ("b", 60))
@@ -229,7 +229,7 @@ def test_five_pictures_never_show_a_difference(tmp_path: Path) -> None:
 
 
 def test_parts_are_compared_and_allow_for_one_another(tmp_path: Path) -> None:
-    # Six more are right in each of two parts: p is 1/32 in each, and nothing is shown in either.
+    # Six more are right in each of two parts: p is 1/32 in each, which proves nothing in either.
     parts = ("one", "two")
     a = folder(tmp_path / "a", [m for part in parts for m in right(20, 50, part)])
     b = folder(tmp_path / "b", [m for part in parts for m in right(26, 50, part)])
@@ -244,7 +244,7 @@ def test_parts_are_compared_and_allow_for_one_another(tmp_path: Path) -> None:
 
 
 def test_sources_that_are_the_categories_are_tried_once(tmp_path: Path) -> None:
-    """As RefCOCO's parts are."""
+    """As with the parts of RefCOCO."""
 
     def of(categories: Mapping[str, str], *, right: int) -> list[Mark]:
         return [
@@ -369,7 +369,7 @@ def test_questions_about_one_picture_are_one_cluster(tmp_path: Path) -> None:
     assert found["test"] == "sign flips of clusters"
     assert found["p"] == pytest.approx(2 / 2**6)
     assert apart["p"] == pytest.approx(2 / 2**24)
-    # Of ten clusters 67.3 points, of forty questions, 24 of which differ, 35.1 (each by the exact test).
+    # For ten clusters 67.3 points, for forty questions, 24 of which differ, 35.1 (each by the exact test).
     assert found["detectable"] == pytest.approx(at_best(10))
     assert apart["detectable"] == pytest.approx(detectable(40, 0.6))
 
@@ -389,7 +389,7 @@ def test_where_rollouts_are_missing_the_score_is_said_to_be_another_mean(tmp_pat
 
 
 def searched(evaluation: Path, index: str, content: str) -> Path:
-    """The same with a search index, or with one of which nothing was kept."""
+    """The same evaluation with a search index, or with one about which nothing was recorded."""
     file = evaluation / "results.json"
     found = json.loads(file.read_text())
     found["suite"]["tools"] = {"text_search": {"index": index, "top_k": 1, "max_chars": 9}}

@@ -20,7 +20,7 @@ from vtune.verifiers.gradings import KEY
 
 ROOT = Path(__file__).parents[2]
 LEAST = 30
-"""Awkward replies that each parser is tried on."""
+"""Awkward replies that each parser is tested on."""
 TRIED: dict[tuple[str, str], int] = {
     **dict.fromkeys(parsers.READERS, len(parsers.LETTERS)),
     ("lmms-eval", "mmmu_pro_vision"): len(parsers.LETTERS),
@@ -38,7 +38,7 @@ TRIED: dict[tuple[str, str], int] = {
 }
 """(protocol, kind) -> replies in the table of its parser's test; a parser needs one for all its kinds."""
 SAME = {"hrbench-8k": "hrbench-4k", "mme-realworld": "mme-realworld-lite"}
-"""Suites that are read and scored as another one."""
+"""Suites that are read and scored like another one."""
 ELSEWHERE = {
     "mega-bench-core": ("runs/evaluate/test_scorers.py", "test_mega_bench_is_a_mean_over_tasks"),
     "coco-val": ("runs/evaluate/test_detection_sets.py", "test_coco_val_scores"),
@@ -50,11 +50,11 @@ ELSEWHERE = {
     "shapes": ("data/test_shapes.py", "test_the_ground_truth_earns_full_marks"),
     "own": ("chains/test_own_data.py", "test_the_evaluation_the_audit_and_the_report_agree"),
 }
-"""Suite -> file of tests, and how the name begins of the one that knows its score by construction."""
+"""Suite -> file of tests, and the start of the name of the test that knows its score by construction."""
 
 
 def _parsers() -> dict[Callable[..., Any], int]:
-    """Parser -> awkward replies that it is tried on."""
+    """Parser -> awkward replies that it is tested on."""
     found: dict[Callable[..., Any], int] = {}
     for (name, kind), count in TRIED.items():
         rule = PROTOCOLS[name].rule(kind)
@@ -64,7 +64,7 @@ def _parsers() -> dict[Callable[..., Any], int]:
 
 
 def _graded_by(rule: Rule, suite: EvalSuite) -> str:
-    """What says whether a reply is right, in a few words."""
+    """What decides whether a reply is right, in a few words."""
     if rule.by == "verifier":
         sample = rule.prepared
         if sample is None:
@@ -89,7 +89,7 @@ def _scores(name: str, protocol: str) -> Iterator[str]:
 
 
 def _elsewhere(name: str) -> str | None:
-    """Where the score of a suite is known that no case here has."""
+    """Where the score of a suite is tested for which there is no case here."""
     if name in SAME:
         return f"as {SAME[name]}"
     return Path(ELSEWHERE[name][0]).stem if name in ELSEWHERE else None
@@ -128,7 +128,7 @@ def _asked() -> Iterator[tuple[str, EvalSuite, str, Rule]]:
 
 
 def _reader(rule: Rule) -> Any:
-    """What two rules share that read replies alike."""
+    """The part that two rules share if they read replies in the same way."""
     return rule.grade if rule.by == "grade" else rule.prepared
 
 

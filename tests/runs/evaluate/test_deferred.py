@@ -29,14 +29,14 @@ from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import read_trajectories
 
 ANSWERS = ["pale", "White.", "grey", "cream", "snow", "milk"]
-"""The second is the truth word for word; the judge finds two of the others right."""
+"""The second is the truth word for word; the judge accepts two of the others."""
 LOOKS = 6
-"""Calls, one of each question; two of them the judge calls a miss."""
+"""Calls, one per question; the judge calls two of them a miss."""
 SUITE = "visual-probe"
 
 
 def judge(body: dict[str, Any]) -> str | int:
-    """What it says of answers, of looks and of levels."""
+    """The judge's replies about answers, looks and levels."""
     system = body["messages"][0]["content"]
     text, *pictures = body["messages"][-1]["content"]
     if system.startswith(ANSWER_SYSTEM):
@@ -83,7 +83,7 @@ def model(tmp_path: Path) -> str:
 
 
 def asking(url: str, **changes: Any) -> list[str]:
-    """The words that name the judge."""
+    """The words that configure the judge."""
     values = {"base_url": url, "model": "judge", "temperature": 0.0, "max_tokens": 8, "concurrency": 4}
     values |= {"retries": 0, "timeout_s": 60.0, "api_key_env": None}
     return setting(reward__judge=json.dumps(values | changes))
@@ -94,7 +94,7 @@ def batching(server: BatchServer, **changes: Any) -> list[str]:
 
 
 def stable(folder: Path) -> dict[str, Any]:
-    """All that may not differ between two evaluations."""
+    """Everything that must not differ between two evaluations."""
     found: dict[str, Any] = json.loads((folder / "results.json").read_text())
     del found["seconds"], found["suite"]["reward"]["judge"]
     found["reward.judge"].pop("by_batch", None)
@@ -195,7 +195,7 @@ def test_a_broken_batch_leaves_replies_unscored_names_them_and_ends_with_1(
     (portion,) = (out / "trajectories").iterdir()
     totals = [t.reward.total for t in read_trajectories(portion) if t.reward is not None]
     assert (len(totals), totals.count(None)) == (6, 4)
-    right = [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]  # of the second, and of the one that was asked alone
+    right = [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]  # the second one, and the one that was asked separately
     assert all(total in (None, score) for total, score in zip(totals, right, strict=True))
     assert not (out / "results.json").exists()
 
@@ -220,7 +220,7 @@ def test_looks_that_nobody_judged_are_named_however_many_may_be_unscored(
         words = batching(server) if batch else asking(dead.endpoint().base_url)
         ended = evaluate(SUITE, model, data, out, *words, *allowed)
         assert ended.code == 1
-        left = LOOKS - 1 if batch else LOOKS  # the first was asked alone
+        left = LOOKS - 1 if batch else LOOKS  # the first was asked separately
         assert f"{left} of 6 replies have no verdict on what their calls show" in ended.err
         assert len((out / UNJUDGED).read_text().splitlines()) == left
         assert not (out / "results.json").exists()
@@ -239,7 +239,7 @@ def test_a_run_that_is_interrupted_while_it_waits_goes_on_with_its_batch(
         said = tmp_path / "said.txt"
 
         def run() -> Ended:
-            # What was started in the background ignores Ctrl-C, and so would what it starts.
+            # A background job ignores Ctrl-C, and so would its child processes.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             return evaluate(SUITE, model, data, out, *batching(server))
 

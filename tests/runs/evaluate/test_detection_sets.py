@@ -35,14 +35,14 @@ SMALL = setting(
 SIZE = (200, 100)
 SHIFT = 10
 HABITS = "rsdn"
-"""One letter per picture: r says all boxes, s shifts them by 10 px, d says each twice, n nothing readable."""
+"""One letter per picture: r gives all boxes, s shifts them by 10 px, d repeats each, n is unreadable."""
 
 
 class Detecting(ScriptedEngine):
     """Plays HABITS over the questions, in order."""
 
     shown = SIZE
-    """In whose pixels it says its boxes."""
+    """Size of the picture whose pixels its boxes are in."""
 
     def __init__(self, chat: Chat, samples: Sequence[Sample]) -> None:
         super().__init__(chat, ["never said"])
@@ -97,7 +97,7 @@ def content(names: Sequence[str]) -> dict[str, Any]:
 
 
 def wanted(published: dict[str, Any]) -> dict[str, float]:
-    """The results file of `Detecting`, written by hand, and what pycocotools makes of it."""
+    """The results file of `Detecting`, written by hand, and its score from pycocotools."""
     rows = []
     for number, image in enumerate(published["images"]):
         boxes = [entry for entry in published["annotations"] if entry["image_id"] == image["id"]]
@@ -124,7 +124,7 @@ def evaluated(
     words = ["eval", "--suite", suite, "--model", str(tiny), "--data", str(data), "--out", str(out)]
     ended = vtune(*words, *SMALL, *more, "--json")
     assert ended.code == 0, ended.err
-    # pycocotools prints its progress; stdout is the result alone.
+    # pycocotools prints its progress; stdout must hold only the result.
     found: dict[str, Any] = json.loads(ended.out)
     return found
 
@@ -176,7 +176,7 @@ def test_ovdeval_scores_each_subset_and_their_mean(
             (tmp_path / "images" / subset / image["file_name"]).write_bytes(jpeg(image["id"], SIZE))
     words = ("--protocol", protocol)
     found = evaluated("ovdeval", tmp_path, tiny, tmp_path / "out", monkeypatch, *words)["score"]
-    # Boxes lie apart, so of rivals there are only doubles: all but one of each go.
+    # Boxes do not overlap, so only doubles are rivals: all but one of each are removed.
     no_doubles = wanted(published)
     assert set(found["categories"]) == {"color", "material"}
     assert found["categories"]["color"]["score"] == pytest.approx(found["categories"]["material"]["score"])
@@ -188,7 +188,7 @@ def test_ovdeval_scores_each_subset_and_their_mean(
 def test_replies_in_pixels_as_shown_are_scored_in_those_of_the_file(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A picture of 400 x 200 that is shown smaller: the same numbers mean other places."""
+    """A picture of 400 x 200 that is shown smaller: the same numbers denote other places."""
     published = content(["cup"])
     (tmp_path / "images").mkdir()
     for image in published["images"]:
@@ -218,7 +218,7 @@ def test_stored_replies_in_pixels_as_shown_are_graded_in_those_of_the_file(
     words = ["--set", "reply_space=shown_pixels"]
     monkeypatch.setattr(Detecting, "shown", (140, 56))  # of 200 x 100, in multiples of 28, below 12544 pixels
     drawn = evaluated("coco-val", file, tiny, tmp_path / "out", monkeypatch, *words)
-    # Boxes that are taken as pixels of the file meet nothing: 0.
+    # Boxes that are taken as pixels of the file match nothing: 0.
     assert drawn["score"]["score"] > 0.3
     again = regrade(tmp_path / "out", "vtune")
     assert again["score"] == drawn["score"]

@@ -19,7 +19,7 @@ from vtune.schema.trajectory import Trajectory
 
 @pytest.fixture
 def habits(lens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The policy of `Habits` in place of the model's own draws."""
+    """The policy of `Habits` in place of the model's own samples."""
     samples = list(read_samples(lens / "heldout.parquet"))
     monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Habits(policy.chat, samples))
 
@@ -128,7 +128,7 @@ def test_black_crops_are_what_the_policy_saw_and_change_no_place_that_was_looked
     ended = vtune(*words, *setting(rollout__max_tokens=900, call_images="black"), "--json")
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)["faithfulness"]
-    # Red flags are seen in the pictures, which are black: nothing can be said of them.
+    # Red flags are detected from the pictures, which are black here: nothing can be said about them.
     looks = {name: value for name, value in NUMBERS.items() if name != "red_flags"}
     assert {name: found[name]["value"] for name in looks} == pytest.approx(looks)
     returned = [

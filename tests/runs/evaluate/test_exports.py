@@ -53,7 +53,7 @@ def test_vlmevalkit_gets_its_prediction_file(finished: Path, tmp_path: Path) -> 
     (file,) = found["files"]
     assert file.endswith("_VStarBench.xlsx")
     rows = table(tmp_path / "out" / file)
-    # What pandas would take for a missing value has a space behind it, and no text is a formula.
+    # Anything that pandas would read as a missing value has a trailing space, and no text is a formula.
     assert [row["prediction"] for row in rows] == ["A", "=2+2", " ", "None "]
     assert [row["index"] for row in rows] == [0, 1, 2, 3]
     assert rows[0]["question"] == "What is the colour of the sign?"
@@ -160,7 +160,7 @@ def test_calls_belong_to_turns_as_far_as_the_record_tells() -> None:
     assert of([call(1), call(2), call(5)], mask) == {1: [0, 1], 3: [2]}
     assert of([call(0), call(0)]) == {1: [0], 3: [1]}
     assert of([call(0)]) == {}
-    assert of([call(1)], "0110") == {5: [0]}  # earlier turns were not drawn
+    assert of([call(1)], "0110") == {5: [0]}  # earlier turns were not sampled
 
 
 def test_a_script_of_an_evaluation_scores_as_it_did(finished: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from vtune.schema.parquet import read_trajectories
 
 TABLE = [(suite, protocol) for suite, (_, protocols) in JUDGED.items() for protocol in protocols]
 SUITE, ASKED = "mathverse", 5
-"""Three replies: three are read out, and two of them compared."""
+"""Three replies: all are read by the model, and two of them compared."""
 NOWHERE = "http://127.0.0.1:9/v1"
 serve = partial(serve_any, greets=True)
 
@@ -57,7 +57,7 @@ def judge() -> Iterator[FakeJudge]:
 
 
 def grader(judge: FakeJudge | BatchServer | str, **more: Any) -> list[str]:
-    """The words that name it."""
+    """The words that configure the grader."""
     url = judge if isinstance(judge, str) else getattr(judge, "url", None) or judge.endpoint().base_url  # type: ignore[union-attr]
     values = {"base_url": url, "model": "judge", "api_key_env": None, "retries": 3, "concurrency": 2} | more
     return ["--set", f"grader={json.dumps(values)}"]
@@ -69,7 +69,7 @@ def words(suite: str, protocol: str, tiny: Path, data: Path, out: Path) -> list[
 
 
 def stable(folder: Path) -> dict[str, Any]:
-    """All of a result that may not differ between two evaluations."""
+    """Everything in a result that must not differ between two evaluations."""
     found: dict[str, Any] = json.loads((folder / "results.json").read_text())
     del found["seconds"], found["suite"]["grader"]
     found["grader"].pop("by_batch", None)
@@ -96,7 +96,7 @@ def test_a_scripted_policy_and_model_have_the_score_that_the_protocol_gives(
     assert found["score"]["score"] == pytest.approx(score)
     assert (found["score"]["unreadable"], found["score"]["unscored"]) == (unreadable, 0)
     assert found["score"]["facets"]
-    # The model is asked by those protocols that ask one, and only then named.
+    # Only protocols that use the model ask it, and only then is it named.
     assert ("grader" in found) == bool(judge.requests) == (tmp_path / "out" / CACHE).exists()
     if judge.requests:
         facts = found["grader"]
@@ -141,7 +141,7 @@ def test_a_dead_judge_leaves_replies_ungraded_names_them_and_the_run_goes_on_lat
     saying += JUDGED[SUITE][0]
     out = tmp_path / "out"
     asked = words(SUITE, "official", tiny, data[SUITE], out)
-    with serve(500) as dead:  # once it has said that it is there
+    with serve(500) as dead:  # after it has answered the greeting
         ended = vtune(*asked, *grader(dead, retries=0))
     assert ended.code == 1
     assert "3 of 3 replies have no grade: mathverse/1, mathverse/2, mathverse/3" in ended.err
@@ -151,7 +151,7 @@ def test_a_dead_judge_leaves_replies_ungraded_names_them_and_the_run_goes_on_lat
     assert all("no reply" in row["why"] for row in rows)
     assert not (out / "results.json").exists()
 
-    saying.clear()  # whoever drew again would have nothing to say
+    saying.clear()  # generating again would find nothing to say
     ended = vtune(*asked, *grader(judge), "--resume")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["score"]["score"] == 1.0
@@ -169,7 +169,7 @@ def test_killed_while_the_model_is_asked_and_resumed_gives_the_same_file(
     saying += JUDGED[SUITE][0]
     evaluated(SUITE, "official", tiny, data[SUITE], tmp_path / "whole", *grader(judge))
     judge.requests.clear()
-    keep, left = JudgeClient._keep, 3  # the first is the answer to the greeting
+    keep, left = JudgeClient._keep, 3  # the first one answers the greeting
 
     def dies(self: JudgeClient, *given: Any, **named: Any) -> None:
         nonlocal left
@@ -247,7 +247,7 @@ def test_batches_give_what_single_questions_give(
     with serve_batches(reads) as server:
         more = grader(server, batch=True, batch_poll_s=0.01)
         evaluated(SUITE, "official", tiny, data[SUITE], tmp_path / "batch", *more)
-    # What is read out, the first of it alone, and what is compared of that; then what else is compared.
+    # What is read, its first request separately, and what is compared from that; then other comparisons.
     assert [len(file.splitlines()) for file in server.files] == [3, 1]
     assert len(server.single) == 1
     assert stable(tmp_path / "batch") == stable(tmp_path / "whole")
@@ -277,14 +277,14 @@ def test_a_model_that_is_not_there_is_found_before_anything_is_drawn(
 ) -> None:
     asked = words(SUITE, "official", tiny, data[SUITE], tmp_path / "out")
     for more in ([], ["--dry-run"]):
-        ended = vtune(*asked, *grader(NOWHERE, retries=0), *more)  # whoever drew would have nothing to say
+        ended = vtune(*asked, *grader(NOWHERE, retries=0), *more)  # generating would find nothing to say
         assert ended.code == 1
         assert "check the model that `grader` names" in ended.err
         assert not (tmp_path / "out").exists()
     ended = vtune(*asked, *grader(judge), "--dry-run")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["rollouts"] == 3
-    # A protocol that asks no model has none greeted.
+    # A protocol without a model does not greet one.
     plain = words(SUITE, "vtune", tiny, data[SUITE], tmp_path / "out")
     ended = vtune(*plain, *grader(NOWHERE, retries=0), "--dry-run")
     assert ended.code == 0
@@ -327,7 +327,7 @@ def test_a_batch_that_was_under_way_is_waited_for_and_not_sent_again(
         ended = vtune(*asked, *more, "--resume")
     assert ended.code == 0, ended.err
     assert len(server.files) == 1
-    assert len(server.single) == 2  # the first of each session, the second of which is the last of all
+    assert len(server.single) == 2  # the first request of each session; that of the second is also its last
     assert json.loads(ended.out)["score"]["score"] == 1.0
 
 
@@ -341,7 +341,7 @@ def test_a_batch_that_fails_is_said_and_the_replies_are_named(
     assert ended.code == 1
     assert "ended as expired without a reply" in ended.err
     assert "mathverse/1" in ended.err
-    # Whoever then asks one by one finishes a folder that no longer names the batch.
+    # Asking one by one afterwards finishes a folder that no longer names the batch.
     stale = [tmp_path / "out" / BATCH, tmp_path / "out" / "judge.batch.json"]
     for path in stale:
         path.write_text('{"of": "elsewhere", "batches": []}')
@@ -367,7 +367,7 @@ def test_a_model_that_says_nothing_readable_leaves_few_replies_unscored_and_many
         assert ended.code == 1
         assert "1 of 2 replies have no grade: charxiv-reasoning/0" in ended.err
         assert "asked twice" in ended.err
-        # Asked again, it would say the same: what it names does without the grade.
+        # Asked again, it would say the same: the remedy works without the grade.
         remedy = "--set reward.max_unscored=0.5 --resume"
         assert remedy in ended.err
         again = vtune(*asked, *grader(judge), *remedy.split())

@@ -30,7 +30,7 @@ def test_data_are_taken_from_the_first_place_where_they_are(
     assert place() == "data/vstar_bench"
     config = home / ".config/vtune.toml"
     config.write_text(f'[data]\nroot = "{home}/root"\n[data.suites]\n"data/vstar_bench" = "{home}/own"\n')
-    # None of them is there: the first is named.
+    # None of them exists: the first is named.
     assert place() == f"{home}/own"
     (home / "root/vstar_bench").mkdir(parents=True)
     assert place() == f"{home}/root/vstar_bench"
@@ -87,7 +87,7 @@ def test_the_list_says_of_each_suite_its_licence_or_why_none_is_known() -> None:
         name for name, one in suites.items() if (one["licence"] is None) != bool(one["licence_why"])
     ] == []
     assert suites["vstar"]["revision"] == "d9ae62c903da0c98336e85c5ee89cd863b04b4da"
-    for name, one in suites.items():  # who does as it says gets what is accepted
+    for name, one in suites.items():  # following the remedy must lead to what is accepted
         assert one["revision"] is None or f"--revision {one['revision']} " in one["get"], name
     told = vtune("eval", "--list").out
     assert "no licence known" in told
@@ -121,7 +121,7 @@ def test_samples_of_our_own_keep_their_tools_unless_an_agent_is_asked_for() -> N
 
 @pytest.fixture
 def forgotten() -> Iterator[None]:
-    """What a test has brought by `uses` is gone after it."""
+    """Forget what a test has added through `uses`."""
     yield
     forget(used())
 

@@ -31,7 +31,7 @@ def said(body: dict[str, Any]) -> str:
 
 
 def asked(model: FakeJudge) -> int:
-    """Questions that were sent to a model, its greeting apart."""
+    """Questions sent to a model, apart from its greeting."""
     return sum("What is the colour" in json.dumps(body) for body in model.requests)
 
 
@@ -42,7 +42,7 @@ def test_killed_within_a_portion_only_what_was_under_way_is_drawn_again(tmp_path
 
     def answer(body: dict[str, Any]) -> str:
         if asked(model) >= KILLED_AT and not gone.is_set():
-            # Once all wait that may be under way, none is left that could be counted after the kill.
+            # Once all possible requests are waiting, no more can be counted after the kill.
             waiting.append(body)
             if len(waiting) == AT_ONCE:
                 reached.set()
@@ -82,7 +82,7 @@ def test_killed_within_a_portion_only_what_was_under_way_is_drawn_again(tmp_path
 def test_what_is_drawn_after_an_interruption_is_what_would_have_been_drawn(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At temperature 1, where each token is by chance, and with fewer rollouts beside it."""
+    """At temperature 1, where each token is random, and with fewer rollouts running alongside."""
     data = make_vstar(tmp_path / "vstar_bench", 6, (60, 40), (10, 10, 20, 20))
     drawn = 0
 
@@ -147,10 +147,10 @@ def test_a_judge_that_dies_midway_costs_no_reply(
         (portion,) = (tmp_path / "out/trajectories").iterdir()
         stored = [(t.reply, t.reward and t.reward.total) for t in read_trajectories(portion)]
         assert [reply for reply, _ in stored] == replies
-        assert [total for _, total in stored].count(None) == 2  # and no one is 0
+        assert [total for _, total in stored].count(None) == 2  # and no other one is 0
         assert {total for _, total in stored} == {None, 1.0}
 
-        replies.clear()  # whoever drew again would have nothing to say
+        replies.clear()  # generating again would find nothing to say
         judge.requests.clear()
         lives = 1000
         ended = vtune(*words, "--resume", "--json")
@@ -181,7 +181,7 @@ def test_a_judge_may_be_given_more_room_for_what_it_left_unscored(
             return vtune(*words, *more)
 
         assert "are unscored" in evaluate(8).err
-        replies.clear()  # whoever drew again would have nothing to say
+        replies.clear()  # generating again would find nothing to say
         assert "it differs in suite.reward.judge.max_tokens" in evaluate(4, "--resume").err
         ended = evaluate(100, "--resume", "--json")
         assert ended.code == 0, ended.err
@@ -200,7 +200,7 @@ def test_of_several_suites_all_are_checked_first_and_one_that_fails_does_not_dro
     out, broken = tmp_path / "out", True
 
     class Dying(Saying):
-        """Breaks while the second suite is drawn."""
+        """Breaks while the second suite is being generated."""
 
         async def generate(self, request: Request) -> Completion:
             if broken and (out / "second").exists() and not (out / "third").exists():

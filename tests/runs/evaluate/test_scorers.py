@@ -51,7 +51,7 @@ def evaluated(data: Path, tiny: Path, out: Path, patch: pytest.MonkeyPatch, prot
 
 
 def official(file: Path, out: Path, scores: dict[str, float]) -> Path:
-    """What `eval.py` of OCRBench v2 writes: the same rows with their scores."""
+    """The output of OCRBench v2's `eval.py`: the same rows with their scores."""
     rows = json.loads(file.read_text())
     out.write_text(json.dumps([row | {"score": scores.get(str(row["id"]), 1)} for row in rows]))
     return out
@@ -62,7 +62,7 @@ def test_scores_are_exported_and_joined_by_question(
 ) -> None:
     out = tmp_path / "out"
     before = evaluated(data, tiny, out, monkeypatch, "official")["score"]
-    # What waits is no 0, and no part of a mean: neither of its categories nor of all.
+    # A waiting reply is no 0, and not part of a mean: neither in its categories nor overall.
     assert "score" not in before
     assert "en" not in before
     assert (before["n"], before["unscored"], before["unreadable"]) == (7, 2, 1)
@@ -84,7 +84,7 @@ def test_scores_are_exported_and_joined_by_question(
     told = vtune("scores", "import", out, scored, "--json")
     assert told.code == 0, told.err
     found = json.loads(told.out)
-    # English: four categories of 1 and one of 0.5; Chinese: one, of 0.25 and 0.
+    # English: four categories with 1 and one with 0.5; Chinese: one, with 0.25 and 0.
     assert found["score"]["en"] == pytest.approx((1 + 1 + 1 + 1 + 0.5) / 5)
     assert found["score"]["cn"] == pytest.approx(0.125)
     assert found["score"]["score"] == pytest.approx((0.9 + 0.125) / 2)
@@ -118,7 +118,7 @@ def test_what_the_scorer_leaves_out_is_in_no_mean_and_counted(data: Path, tmp_pa
     rows = json.loads(scored.read_text())
     whole = import_scores(out, scored)["score"]
     assert whole["cn"] == pytest.approx(0.125)
-    for left_out in ({"w1"}, {"w2"}):  # w2 holds no answer, which would be wrong
+    for left_out in ({"w1"}, {"w2"}):  # w2 has no answer, which would be wrong
         marked = [row | ({"score": 0, "ignore": "True"} if row["id"] in left_out else {}) for row in rows]
         scored.write_text(json.dumps(marked))
         told = vtune("scores", "import", out, scored)
@@ -159,7 +159,7 @@ def test_a_scorer_that_says_otherwise_is_named_and_a_wrong_file_refused(
     assert (out / "results.json").read_bytes() == before
     scored = official(tmp_path / "predictions.json", tmp_path / "scored.json", {"0": 0.0, "w0": 1.0})
     found = import_scores(out, scored)
-    # Ours stays; who reads the result sees that upstream says otherwise.
+    # Our score stays; readers of the result see that upstream disagrees.
     assert found["official"]["differ"] == ["ocrbench_v2/0"]
     assert found["score"]["categories"]["text_recognition_en"]["score"] == 1.0
     assert found["score"]["score"] == pytest.approx(6 / 7)
@@ -170,7 +170,7 @@ def test_a_scorer_that_says_otherwise_is_named_and_a_wrong_file_refused(
 
 @pytest.fixture
 def exported(data: Path, tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
-    """An evaluation, and the rows that its scorer has scored."""
+    """An evaluation, and the rows scored by its scorer."""
     names = [sample.id for sample in asked("ocrbench-v2", data)]
     said = dict(zip(names, ([reply] for reply in REPLIES), strict=True))
     model, out = write_script(tmp_path / "r.jsonl", said), tmp_path / "out"
@@ -197,7 +197,7 @@ def test_two_rows_of_a_question_that_differ_are_refused_by_name(
     with pytest.raises(DataError, match=told) as refused:
         import_scores(out, scored)
     assert (refused.value.where, (out / "results.json").read_bytes()) == (str(scored), before)
-    scored.write_text(json.dumps([*rows, again]))  # twice the same is no contradiction
+    scored.write_text(json.dumps([*rows, again]))  # the same row twice is no contradiction
     assert import_scores(out, scored)["official"]["taken"] == 3
 
 
@@ -240,7 +240,7 @@ def test_scores_are_imported_beside_a_rollout_that_failed(data: Path, tmp_path: 
     rows = json.loads((tmp_path / "predictions.json").read_text())
     assert "w1" not in [row["id"] for row in rows]
     scored = official(tmp_path / "predictions.json", tmp_path / "scored.json", {"w0": 0.5, "w2": 0.0})
-    # The scorer may know of the question from elsewhere: what failed here stays unscored.
+    # The scorer may know the question from elsewhere: what failed here stays unscored.
     for more in ([], [rows[0] | {"id": "w1", "score": 1}]):
         scored.write_text(json.dumps([*json.loads(scored.read_text()), *more]))
         found = import_scores(out, scored)

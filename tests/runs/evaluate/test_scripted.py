@@ -29,7 +29,7 @@ def names(data: Path) -> list[str]:
 
 
 def test_each_question_gets_its_own_reply_turn_by_turn(data: Path, names: list[str], tmp_path: Path) -> None:
-    # Truths A, D, A, B, in the order of the questions; the file's order is another.
+    # Truths A, D, A, B, in the order of the questions; the file has another order.
     replies = [(LOOK, "<answer>A</answer>"), ("<answer>D</answer>",), ("<answer>B</answer>",), ("hm",)]
     model = write_script(tmp_path / "r.jsonl", dict(reversed(list(zip(names, replies, strict=True)))))
     found = evaluated("vstar", model, data, tmp_path / "out", "--agent", "zoom")
@@ -90,7 +90,7 @@ def test_a_bad_script_is_refused_before_anything_is_drawn(
 def test_a_misspelt_question_is_told_with_the_line_that_is_of_none(
     data: Path, names: list[str], tmp_path: Path
 ) -> None:
-    """Never with another question that has its line; without a missing one, what is of none is told."""
+    """Never paired with a question that has its own line; if none is missing, the stray line is reported."""
     words = ("--agent", "zoom")
     others = {name: ["<answer>A</answer>"] for name in names[1:]}
     model = write_script(tmp_path / "r.jsonl", others)
@@ -104,7 +104,7 @@ def test_a_misspelt_question_is_told_with_the_line_that_is_of_none(
     note = f"1 id(s) in {tmp_path / 'r.jsonl'} are of no question and left out, the first 'vstar/none'"
     planned = evaluate("vstar", model, data, tmp_path / "out", *words, "--dry-run")
     assert (planned.code, note in planned.err) == (0, True)
-    # Of a part of a suite its file may know more.
+    # For a part of a suite, the file may cover more.
     planned = evaluate("vstar", model, data, tmp_path / "out", *words, "--dry-run", "--limit", "2")
     assert (planned.code, "no question" in planned.err) == (0, False)
 
@@ -181,7 +181,7 @@ def test_results_say_at_which_revision_a_download_is_and_a_suite_may_hold_it_to_
         str(data / "test_questions.jsonl"): [commit],
     }
     assert revisions([str(tmp_path / "elsewhere")]) == {}
-    # When it was downloaded makes no other data of it.
+    # The time of the download does not make the data different.
     suite = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{data}]"])
     before = fingerprints(suite)
     (notes / "test_questions.jsonl.metadata").write_text(f"{commit}\nsum\n1800000000.0\n")
@@ -194,7 +194,7 @@ def test_results_say_at_which_revision_a_download_is_and_a_suite_may_hold_it_to_
     ended = run("out", "d9ae62c")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["environment"]["revisions"] == {str(data): [commit]}
-    # The suite has one of its own; data without a note may be at any.
+    # The suite has a revision; data without a note may have any.
     ended = evaluate("vstar", model, data, tmp_path / "shipped")
     assert ended.code == 2
     assert f"it is at revision {commit}, and the suite wants d9ae62c9" in ended.err

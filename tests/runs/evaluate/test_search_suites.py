@@ -27,7 +27,7 @@ from vtune.runs.evaluate.unjudged import UNJUDGED
 # Of REPLIES: (score, unreadable, further scores)
 Expected = tuple[float, int, dict[str, float]]
 OURS: Expected = (2 / 6, 1, {})
-"""A reply with two answers is read whole, and names nobody."""
+"""A reply with two answers is read as a whole, and names nobody."""
 MARS: Expected = (3 / 6, 1, {})
 """Its last answer counts."""
 F1: Expected = ((1 + 1 / 3) / 6, 1, {})
@@ -110,7 +110,7 @@ def test_a_scripted_policy_has_the_score_that_its_protocol_gives(
 def test_every_suite_that_has_two_protocols_is_tried_with_two() -> None:
     listed = list_suites()["suites"]
     several = {name for name, suite in listed.items() if len(suite["protocols"]) > 1}
-    # Read as another suite; fields that wait for their scorer: test_scorers; sets: test_detection_sets.
+    # Read like another suite; fields waiting for their scorer: test_scorers; sets: test_detection_sets.
     others = {"hrbench-8k", "mme-realworld", "mega-bench-core", "coco-val", "ovdeval"}
     assert several - others == set(FROM_FILES) | set(JUDGED) | set(CASES)
     assert all(len(protocols) >= 2 for _, protocols in [*FROM_FILES.values(), *JUDGED.values()])
@@ -129,7 +129,7 @@ def test_the_judge_of_mars_sees_the_picture_and_every_truth_and_an_exact_match_n
     users = [
         request["messages"][1]["content"] for request in grader.requests[1:]
     ]  # the first is the greeting
-    assert len(users) == 2  # one a truth, though three rollouts said so
+    assert len(users) == 2  # one per truth, though three rollouts said so
     assert [sum(part["type"] == "image_url" for part in user) for user in users] == [1, 1]
     assert ['"Gustave Eiffel"' in users[0][0]["text"], '"G. Eiffel"' in users[1][0]["text"]] == [True, True]
 
@@ -142,7 +142,7 @@ def test_a_dead_judge_leaves_questions_unscored_names_them_ends_with_1_and_the_r
     greeted = iter(["<judge>Yes</judge>"])
     with serve(lambda body: next(greeted, 500)) as down:
         ended = evaluated(suite, "mars", tiny, data[suite], out, *ONCE, fake=down)
-    # The first is right word for word, the fourth empty: nobody has to judge them.
+    # The first is right word for word, the fourth is empty: neither needs a judge.
     names = [f"hr_mmsearch/data/{number}" for number in (1, 2, 4, 5)]
     assert ended.code == 1
     assert f"4 of 6 replies have no grade: {', '.join(names)} (" in ended.err
@@ -152,7 +152,7 @@ def test_a_dead_judge_leaves_questions_unscored_names_them_ends_with_1_and_the_r
     assert all("the judge gave no reply" in row["why"] for row in rows)
     assert not (out / "results.json").exists()
 
-    saying.clear()  # whoever drew again would have nothing to say
+    saying.clear()  # generating again would find nothing to say
     ended = evaluated(suite, "mars", tiny, data[suite], out, *ONCE, "--resume", fake=grader)
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["score"]["score"] == pytest.approx(MARS[0])
@@ -175,7 +175,7 @@ def test_a_judge_that_fails_once_stops_the_evaluation_however_many_may_be_unscor
         asked = len(fake.requests)
         ended = evaluated(suite, "mars", tiny, data[suite], out, *allowed, "--resume", fake=fake)
     assert ended.code == 0, ended.err
-    # Its greeting, and the one reply that is open, by both truths.
+    # Its greeting, and the only undecided reply, against both truths.
     assert len(fake.requests) == asked + 3
 
 
@@ -281,7 +281,7 @@ def test_why_two_results_of_a_search_suite_differ_is_read_from_stored_replies(
     assert found["difference"] == pytest.approx(MARS[0] - CLASSES[0])
     assert found["explained"] == pytest.approx(found["difference"])
 
-    # Without what the other judge has said, there are no points but a reason.
+    # Without the other judge's verdicts, there are no points but a reason.
     (tmp_path / "strict/judge.jsonl").unlink()
     unknown = run_against(mars, str(tmp_path / "strict"))["causes"]["judge"]
     assert (unknown["points"], "replies have no grade" in unknown["why"]) == (None, True)

@@ -33,7 +33,7 @@ def evaluate(model: FakeJudge, lens: Path, out: Path, *more: str) -> Ended:
 
 
 def failing(rule: Callable[[dict[str, Any]], Reply], *, every: int) -> Callable[[dict[str, Any]], Any]:
-    """The rule, but each so many requests is answered with 503."""
+    """The rule, except that every `every`-th request is answered with 503."""
     lock, count = threading.Lock(), 0
 
     def answer(body: dict[str, Any]) -> Any:
@@ -81,7 +81,7 @@ def test_the_score_of_a_served_model_is_what_its_replies_earn(
 def test_pictures_and_tool_output_are_turns_of_the_user(looker: Looker, lens: Path, tmp_path: Path) -> None:
     with serve(looker) as model:
         assert evaluate(model, lens, tmp_path / "out", "--limit", "1").code == 0
-    _, first, second = model.requests  # the first of all is a greeting
+    _, first, second = model.requests  # the very first is a greeting
     settings = {name: value for name, value in first.items() if name != "messages"}
     seed = settings.pop("seed")
     assert settings == {
@@ -126,7 +126,7 @@ def test_an_endpoint_that_is_down_ends_the_evaluation_before_it_begins(lens: Pat
 
 
 def test_an_endpoint_that_dies_leaves_nothing_scored(looker: Looker, lens: Path, tmp_path: Path) -> None:
-    with serve("1", 503) as model:  # it greets
+    with serve("1", 503) as model:  # answers the greeting
         ended = evaluate(model, lens, tmp_path / "out", *setting(openai__retries=0))
     assert ended.code == 1
     assert "100.0% of the trajectories are unscored" in ended.err
@@ -135,7 +135,7 @@ def test_an_endpoint_that_dies_leaves_nothing_scored(looker: Looker, lens: Path,
     with serve(looker) as model:
         name = f"openai:http://127.0.0.1:{model.port}/v1#looker"
         again = evaluate(model, lens, tmp_path / "out", "--resume", *setting(openai__retries=0))
-        assert again.code == 2  # at another port it is another model
+        assert again.code == 2  # a model at another port is another model
         assert "differs in model" in again.err
         assert name not in (tmp_path / "out/started.json").read_text()
 

@@ -62,7 +62,7 @@ class Saying:
 
 # suite -> its replies; protocol -> (score, unreadable, score with the protocol's own fallback or None)
 CASES: dict[str, tuple[list[str], dict[str, tuple[float, int, float | None]]]] = {
-    # Truths A, D, A, B: the words of an option, a letter too early, a letter, nothing.
+    # Truths A, D, A, B: the text of an option, a letter too early, a letter, nothing.
     "vstar": (
         ["red it is", "Because I see blue, D", "A", "hm"],
         {
@@ -134,7 +134,7 @@ CASES: dict[str, tuple[list[str], dict[str, tuple[float, int, float | None]]]] =
         ["{3}", "I do not know", "15", "rows={4} columns={5}"],
         {"vtune": (0.5, 0, None), "vlmevalkit": (1.0, 0, None), "lmms-eval": (0.5, 1, None)},
     ),
-    # A box from (20, 20) to (70, 60) on 200 x 120 pixels, which is shown as 112 x 56.
+    # A box from (20, 20) to (70, 60) on 200 x 120 pixels, shown as 112 x 56.
     "screenspot-pro": (
         ["(45, 40)", '<tool_call>\n{"arguments": {"coordinate": [25, 20]}}\n</tool_call>'],
         {
@@ -160,7 +160,7 @@ CASES: dict[str, tuple[list[str], dict[str, tuple[float, int, float | None]]]] =
             ("vtune", "official", "vlmevalkit", "lmms-eval", "paper"), ((1 + 1 + 0.5 + 0) / 4, 1, None)
         ),
     ),
-    # Truths green (B), 3, 1.5 to one decimal, [2007, 2008]; no model reads what is left.
+    # Truths green (B), 3, 1.5 to one decimal, [2007, 2008]; no model reads the rest.
     "mathvista": (
         ["B", "3.0", "1.46", "[2007, 2008]"],
         {
@@ -397,6 +397,4 @@ def test_visualprobe_is_the_truth_word_for_word_or_what_a_judge_says(
         )
     assert found["score"]["score"] == score
     assert found["score"]["categories"]["hard"]["n"] == 2
-    assert (
-        len(judge.requests) == 2
-    )  # whether it is there, and about the one that is not the truth word for word
+    assert len(judge.requests) == 2  # the greeting, and the reply that is not the truth word for word

@@ -22,7 +22,7 @@ from vtune.runs.evaluate.unjudged import UNJUDGED
 
 SUITE = "charxiv-descriptive"
 TEMPLATES = [2, 18, 2, 2, 2, 2, 18, 2, 2]
-"""Of nine questions: seven of one, two of another."""
+"""For nine questions: seven with one template, two with another."""
 serve = partial(serve_any, greets=True)
 
 
@@ -47,7 +47,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    """All are right but the fourth, which is empty, and the last."""
+    """All replies are right except the fourth, which is empty, and the last."""
     said = [f"truth {number}" for number in range(9)]
     said[3], said[8] = "", "another"
     return write_script(tmp_path / "r.jsonl", {named(n): [text] for n, text in enumerate(said)})
@@ -58,7 +58,7 @@ def words(*more: str) -> tuple[str, ...]:
 
 
 def truths(body: dict[str, Any]) -> list[int]:
-    """Which questions a request is about."""
+    """The questions that a request is about."""
     return [
         int(n)
         for n in re.findall(r'Ground Truth \d: "truth (\d)"', body["messages"][1]["content"][0]["text"])
@@ -89,7 +89,7 @@ def test_rollouts_stand_in_calls_of_their_own(data: Path, model: str, tmp_path: 
     more = ("--set", "rollouts=2")
     with serve(reads) as judge:
         found = evaluated(SUITE, model, data, tmp_path / "out", *words(*grader(judge), *more))
-    # The calls that are the same in both rollouts are made once.
+    # Calls that are the same in both rollouts are made once.
     assert sorted(map(truths, judge.requests)) == [[0, 2, 3, 4, 5], [0, 2, 3, 4, 5], [1, 6], [7, 8]]
     assert found["score"]["score"] == pytest.approx((7 + 6) / 18)
 
@@ -114,7 +114,7 @@ def test_a_call_that_cannot_be_read_leaves_its_answers_unscored_and_no_others(
         assert "4 of 9 replies have no grade" in ended.err
         more = ("--set", "reward.max_unscored=0.5")
         found = evaluated(SUITE, model, data, tmp_path / "lenient", *words(*grader(judge), *more))
-    # The reply without an answer is wrong all the same.
+    # The reply without an answer is wrong anyway.
     assert found["grader"]["unscored"] == [named(n) for n in (0, 2, 4, 5)]
     score = found["score"]
     assert (score["score"], score["unscored"], score["unreadable"]) == (pytest.approx(3 / 5), 4, 1)

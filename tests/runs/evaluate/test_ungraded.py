@@ -56,7 +56,7 @@ def test_what_a_grader_left_unscored_is_asked_again_by_resume(
         again = vtune(*words(SUITE, "official", tiny, data, whole), *LENIENT, *grader(judge))
         assert again.code == 0, again.err
         judge.requests.clear()
-        saying.clear()  # whoever drew again would have nothing to say
+        saying.clear()  # generating again would find nothing to say
         assert vtune(*asked, *grader(NOWHERE, retries=0), "--resume").code == 1
         assert json.loads((out / "results.json").read_text())["score"] == found["score"]
         ended = vtune(*asked, *grader(judge), "--resume")
@@ -83,7 +83,7 @@ def test_results_stay_until_another_grader_has_read_all(
     keep_audit(out, {"all": {"n": 4}})
     names = ("results.json", "suite.yaml", "items.jsonl", "trajectories.parquet", "audit.json")
     unchanged = {name: (out / name).read_bytes() for name in names}
-    saying.clear()  # whoever drew again would have nothing to say
+    saying.clear()  # generating again would find nothing to say
 
     def full_disk(*_: Any) -> None:
         raise RunFailed("no room")
@@ -110,7 +110,7 @@ def test_results_stay_until_another_grader_has_read_all(
         lives[0] = 99
         with monkeypatch.context() as patch:
             patch.setattr("vtune.runs.evaluate.evaluation.write_atomically", full_disk)
-            ended = resumed()  # by the grader that was named last
+            ended = resumed()  # by the grader named last
         assert "no room" in ended.err
         for name, content in unchanged.items():
             assert (out / name).read_bytes() == content, name

@@ -87,7 +87,7 @@ def evaluated(tiny: Path, data: Path, out: Path, web: FakeWeb, grader: FakeJudge
 
 
 def drawn(out: Path) -> list[Trajectory]:
-    """The trajectories, without the time that calls took."""
+    """The trajectories, without the duration of their calls."""
     return [
         replace(one, calls=tuple(replace(call, seconds=0.0) for call in one.calls))
         for one in read_trajectories(out / "trajectories.parquet")
@@ -105,7 +105,7 @@ def test_an_evaluation_is_replayed_without_the_web(
     before = drawn(tmp_path / "first")
     text, picture = before[0].calls
     assert (text.status, picture.status) == ("ok", "ok")
-    # Every address that was read stands in the trajectory; the benchmark's own pages are nowhere.
+    # Every address that was read is in the trajectory; the benchmark's own pages are nowhere.
     assert f"{SOURCES}\n{web.url('/good')} (read, " in text.output
     assert web.url("/other") in picture.output
     assert "huggingface" not in text.output

@@ -78,7 +78,7 @@ def test_a_portion_with_an_unscored_trajectory_is_opened_again_and_keeps_what_wa
     write_trajectories(part(folder, 1), [row(1, 0), row(1, 1, reward=unjudged)])
     write_trajectories(part(folder, 2), [row(2, 0), failed])
     write_trajectories(part(folder, 3), [row(3, 0), row(3, 1), row(4, 0), row(4, 1)])
-    keep(tmp_path, row(0, 1))  # its portion was written, and then the process was killed
+    keep(tmp_path, row(0, 1))  # the process was killed after its portion was written
     assert drawn(folder, rollouts=2) == {0: 1, 1: 1, 2: 1, 3: 2}
     reopen_unscored(tmp_path, folder, rollouts=2)
     assert drawn(folder, rollouts=2) == {0: 1, 3: 2}

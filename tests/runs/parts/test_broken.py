@@ -111,11 +111,11 @@ CASES = {
     "prompt": (STYLE, "    return sample.prompt"),
     "protocol": (PROTOCOL, "    return question"),
 }
-"""Kind -> a file with one part of it, and the line before which it breaks."""
+"""Kind -> a file with a part of that kind, and the line before which it breaks."""
 
 
 def breaking(kind: str, folder: Path) -> Path:
-    """A user's file whose part raises when it is asked to do its work."""
+    """A user's file whose part raises when it is used."""
     text, line = CASES[kind]
     assert text.count(line) == 1
     indent = line[: len(line) - len(line.lstrip())]
@@ -125,7 +125,7 @@ def breaking(kind: str, folder: Path) -> Path:
 
 
 def blotches() -> bytes:
-    """A picture of which no part is like another."""
+    """A picture in which no two parts look alike."""
     noise = np.random.default_rng(0).integers(0, 256, (12, 16, 3), dtype=np.uint8)
     out = io.BytesIO()
     Image.fromarray(noise).resize((112, 84)).save(out, "PNG")
@@ -133,7 +133,7 @@ def blotches() -> bytes:
 
 
 def rows(kind: str) -> list[Sample]:
-    """Two questions on which a run meets the part."""
+    """Two questions that make a run use the part."""
     if kind == "environment":
         with using():
             return [maze(f"maze/{number}") for number in range(2)]
@@ -175,7 +175,7 @@ def script(kind: str) -> list[str]:
 
 
 def run(kind: str, path: Path, tiny: Path, more: dict[str, object]) -> Ended:
-    """A command that meets the part of a file."""
+    """A command that uses the part of a file."""
     folder = path.parent
     if kind == "format":
         table = folder / "rows.tsv"
@@ -206,7 +206,7 @@ def run(kind: str, path: Path, tiny: Path, more: dict[str, object]) -> Ended:
 
 
 class Spoken(ScriptedEngine):
-    """Says line by line in each conversation."""
+    """Says one line after another in each conversation."""
 
     def __init__(self, policy: Policy, lines: list[str]) -> None:
         super().__init__(policy.chat, ["never"])
@@ -227,7 +227,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
 
 
 def test_every_kind_has_a_case() -> None:
-    assert set(CASES) == set(OURS) - {"family"}  # which `vtune parts check` tries with a model
+    assert set(CASES) == set(OURS) - {"family"}  # `vtune parts check` tests it with a model
 
 
 @pytest.mark.usefixtures("scripted")
@@ -405,7 +405,7 @@ def test_who_is_blamed(tmp_path: Path) -> None:
     def fallen(error: BaseException) -> BaseException:
         try:
             fall(error)
-        except BaseException as raised:  # noqa: BLE001 - whatever it is
+        except BaseException as raised:  # noqa: BLE001 - anything may be raised
             return raised
         raise AssertionError
 
@@ -463,7 +463,7 @@ def test_a_part_that_breaks_in_a_service_ends_the_run_with_its_line(tiny: Path, 
 
 
 def called_of(text: str, folder: Path, angle: list[int] | int = 90) -> Observation:
-    """What comes of a call of `rotate_tool`, of a user's file with this text."""
+    """The result of a call of `rotate_tool` from a user's file with this text."""
     (folder / "mine.py").write_text(text)
     use([folder / "mine.py"])
     recipe = ToolsRecipe.model_validate({"rotate_tool": {}})

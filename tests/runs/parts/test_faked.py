@@ -23,7 +23,7 @@ from vtune.schema.trajectory import Crop
     ],
 )
 def test_another_region_has_nothing_of_the_one_that_is_claimed(claimed: Box, shown: Box | None) -> None:
-    """A judge that honestly looks at the picture would find the target in one that overlaps."""
+    """A judge that honestly looks at the picture would find the target in an overlapping one."""
     gold = standard().gold
     call = replace(gold.calls[0], crops=(Crop(0, claimed, 1),))
     found = dict(fakes(replace(gold, calls=(call,))))

@@ -1,7 +1,7 @@
 """Every part of ours, by the contract that `vtune parts check` holds a user's own to.
 
-The cases are the table itself: a part that is added is tried without a line here. What a part needs for it
-(rows, a folder with an index, what a model would say) it brings itself, as a user's own does.
+The cases are the table itself: a new part is tested without a line here. Whatever it needs for this (rows, a
+folder with an index, a model's replies) it brings itself, as a user's own part does.
 """
 
 import pytest
@@ -11,7 +11,7 @@ from vtune.parts import OURS, Kind
 from vtune.runs.parts.parts import contract_of
 
 UNTRIED = "a model decides"
-"""What a check finds that was not tried, for the part does not say what a model would reply."""
+"""Result of a check that was not run, because the part does not say what a model would reply."""
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, parts in OURS.items() for name in parts])

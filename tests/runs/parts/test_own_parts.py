@@ -47,11 +47,11 @@ def asked(replies):
 
 SCORER = OfficialScorer(asked, dict, lambda sample: sample.id, lambda content: {})
 FORMATS.add("""
-"""The script that scores a format of one's own."""
+"""The script that scores a user's own format."""
 
 
 def scratch(folder: Path, tiny: Path) -> Path:
-    """A folder of a user's, outside of the package: three parts, two questions, a recipe and a suite."""
+    """A user's folder, outside the package: three parts, two questions, a recipe and a suite."""
     for name in ("anls.py", "rotate.py", "lines.py"):
         shutil.copy(ROOT / "tests/own" / name, folder)
     text = (
@@ -87,7 +87,7 @@ def test_own_parts_go_through_import_rl_a_service_and_a_suite(tiny: Path, tmp_pa
 
     run = ("rl", "--recipe", here / "mine.yaml", "--out", here / "run", *SIZES)
     asked = {"token_env": None, "deadline_s": 60.0}
-    with serving() as other:  # it knows nothing of the files
+    with serving() as other:  # it does not know the files
         service = setting(reward__service=json.dumps({"urls": [other.url], **asked}))
         ended = vtune(*run, *service)
         assert ended.code == 2
@@ -170,7 +170,7 @@ def test_an_own_environment_goes_through_import_rl_a_service_and_a_suite(
     assert "unknown environment 'maze'" in ended.err
     forget(used())
     own = ("--set", f"uses=[{here}/maze.py]", "--set", "tools=null")
-    with serving() as served:  # what the environment gave goes along: the service needs no file
+    with serving() as served:  # the environment's reward is sent along: the service needs no file
         asked = json.dumps({"urls": [served.url], "token_env": None, "deadline_s": 60.0})
         ended = vtune(*run, *own, *setting(reward__service=asked))
         assert ended.code == 0, ended.err

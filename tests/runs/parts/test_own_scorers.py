@@ -57,7 +57,7 @@ WRONG = {
     ),
     "a part without a list": ('{"score": 0.5, "unscored_parts": 3}', "TypeError: its `unscored_parts` is 3"),
 }
-"""What a scorer gives -> that, and what the error says."""
+"""The result of a scorer -> the message of the error."""
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def clean() -> Iterator[None]:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """A folder with two questions, replies to them, of which one is right, and a suite with a scorer."""
+    """A folder with two questions, replies to them, one of which is right, and a suite with a scorer."""
     for name in ("lines.py", "anls.py"):
         shutil.copy(OWN / name, tmp_path)
     files = use([tmp_path / "lines.py"])
@@ -128,7 +128,7 @@ def test_it_is_an_error_wherever_scores_are_made(tmp_path: Path) -> None:
     use([scorer(tmp_path, '{"score": float("nan") if marks[0].source == "b" else 0.5}')])
     plain, other = marks(1.0), [Mark("a/0", {}, 1.0, unreadable=False, source="b")]
     assert scores_of("mine", plain, plain) == {"score": 0.5}
-    for pair in ((other, other), (plain, other)):  # in training, and by the protocol's own fallback
+    for pair in ((other, other), (plain, other)):  # in training, and with the protocol's own fallback
         with pytest.raises(BrokenPart, match="it gives nan as `score`"):
             scores_of("mine", *pair)
 
@@ -155,7 +155,7 @@ def test_a_corrected_scorer_scores_what_was_drawn(here: Path) -> None:
     (drawn,) = (here / "out/trajectories").iterdir()
     written = drawn.stat().st_mtime_ns
     scorer(here, '{"n": 1}')
-    assert run(here, "--resume").code == 1  # once more wrong
+    assert run(here, "--resume").code == 1  # wrong again
     assert drawn.stat().st_mtime_ns == written
     file = scorer(here, RIGHT)
     ended = run(here, "--resume")

@@ -51,7 +51,7 @@ def clean() -> Iterator[None]:
 
 
 def scratch(folder: Path, tiny: Path, data: Path) -> Path:
-    """A recipe with both of one's own beside it."""
+    """A recipe, with both of the user's own parts next to it."""
     for name in ("near.py", "brief.py"):
         shutil.copy(OWN / name, folder)
     lines = (ROOT / "recipes/rl/codev-tiny.yaml").read_text().splitlines()
@@ -162,11 +162,11 @@ class Speaks(ScriptedEngine):
 engines.TransformersEngine = Speaks
 learning.MISMATCH = float("inf")  # its log-probabilities are nobody's
 '''
-"""What a file of one's own adds in a test: the policy of every rank says what it is told."""
+"""Added to a user's own file by a test: the policy of every rank says what it is told."""
 
 
 def signs_and_mazes(lens: Path, out: Path) -> Path:
-    """Four rows, of which each of two ranks gets a sign, to be read and turned, and a maze."""
+    """Four rows, so that each of two ranks gets a sign, to be read and turned, and a maze."""
     maze = Sample(
         id="maze",
         source="maze",
@@ -183,7 +183,7 @@ def signs_and_mazes(lens: Path, out: Path) -> Path:
 
 
 def own_everything(here: Path, lens: Path) -> tuple[str, ...]:
-    """Files of one's own beside a recipe, with a loss that notes its rank, and the settings that use them."""
+    """A user's own files next to a recipe, with a loss that records its rank, and settings to use them."""
     signs_and_mazes(lens, here / "mixed.parquet")
     seen = f"    open({str(here / 'seen-')!r} + os.environ['RANK'], 'w').close()\n    likely ="
     loss = (OWN / "pushes.py").read_text().replace("    likely =", seen)

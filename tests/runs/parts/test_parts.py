@@ -37,7 +37,7 @@ def clean() -> Iterator[None]:
 
 
 def broken(path: Path) -> dict[str, str]:
-    """What is broken and the remedy, by the name of the check."""
+    """What is broken and the remedy, by name of the check."""
     found: list[dict[str, Any]] = check_parts([path])["parts"]
     assert {part["file"] for part in found} == {str(path)}
     checks = [check for part in found for check in part["checks"]]
@@ -166,7 +166,7 @@ def test_near_misses_are_not_the_answer_itself(gold: str, some: set[str]) -> Non
 
 
 def left_to_a_model(folder: Path) -> Path:
-    """A verifier of one's own that leaves to a model what is near, and no more."""
+    """A user's own verifier that leaves only near misses to a model."""
     text = (OWN / "anls.py").read_text()
     text = text.replace("answered, given_answer", "answered, given_answer, undecided")
     near = "    if 0.0 < share < TOO_FAR:\n        raise undecided(answer, sample)\n    return answered("
@@ -231,7 +231,7 @@ BROUGHT = (
     "from vtune.errors import ServiceError\nfrom vtune.sections import Strict\nfrom vtune.tools import TOOLS"
 )
 TURNING = "\n\nclass Turning(Strict):\n    step: int\n"
-"""A section with a key that has to be given."""
+"""A section with a required key."""
 
 
 @pytest.mark.parametrize(
@@ -738,7 +738,7 @@ def test_a_promise_of_a_loss_that_is_not_kept_is_found(
 def test_a_promise_about_scores_that_is_not_kept_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, old: str, new: str, check: str, found: str
 ) -> None:
-    monkeypatch.setattr("vtune.runs.parts.checks.reward.SLOWEST", 0.01)  # the real one takes long to miss
+    monkeypatch.setattr("vtune.runs.parts.checks.reward.SLOWEST", 0.01)  # missing the real limit takes long
     text = (OWN / file).read_text()
     assert old in text
     path = tmp_path / "mine.py"
@@ -853,7 +853,7 @@ def test_an_evidence_judge_that_asks_a_model_is_tried_with_what_it_would_say(
 
 @pytest.mark.parametrize("says", [True, False])
 def test_what_is_too_small_is_not_shown_where_no_model_answers(tmp_path: Path, says: bool) -> None:
-    """Without `says` nobody knows what a look earns, and yet an answer without the model is none."""
+    """Without `says` the score of a look is unknown, and yet no answer may come without the model."""
     text = (
         (OWN / "near.py").read_text().replace('"no evidence boxes"', '"no evidence boxes", asks_model=True')
     )
@@ -866,7 +866,7 @@ def test_what_is_too_small_is_not_shown_where_no_model_answers(tmp_path: Path, s
 
 @pytest.mark.parametrize("judged", ["picture", "text"])
 def test_a_judge_of_something_else_than_regions_is_no_believer(tmp_path: Path, judged: str) -> None:
-    """One goes by the size of the picture that came back, one by what was printed."""
+    """One judges the size of the returned picture, the other the printed text."""
     text = (OWN / "near.py").read_text()
     start, end = text.index("        for crop in"), text.index("    async def shows_small")
     by = "len(trajectory.images) > 1" if judged == "picture" else '"cup" in trajectory.calls[k].output'
@@ -1024,5 +1024,5 @@ def page(name: str) -> str:
 
 
 def timeless(text: str) -> str:
-    """A text without what the machine's speed decides."""
+    """A text without the parts that depend on the machine's speed."""
     return re.sub(r"[\d.]+ ms for", "… ms for", text)

@@ -25,7 +25,7 @@ from vtune.tools.tool import Scene
 from vtune.uses import forget, use, used
 
 SIZE = (140, 100)
-"""Not a square: a turned one would hide what is mixed up."""
+"""Not a square, which would hide mixed-up sides."""
 BLOTCHES = np.random.default_rng(3).integers(0, 256, (25, 35, 3), dtype=np.uint8)
 PICTURE = Picture(encode(np.asarray(Image.fromarray(BLOTCHES).resize(SIZE))), seen=SIZE)
 LARGE, BESIDE = (10.0, 10.0, 90.0, 80.0), (100.0, 5.0, 135.0, 40.0)
@@ -54,7 +54,7 @@ def asked(*boxes: tuple[float, float, float, float]) -> Sample:
 
 
 def scored(angle: int, seen: Observation, *crops: Crop) -> Trajectory:
-    """A trajectory with one turn, scored: of the observation's crops, or of others in their place."""
+    """A scored trajectory with one turn, with the observation's crops or with others in their place."""
     width, height = Image.open(io.BytesIO(seen.images[0])).size
     made = crops or tuple(Crop(one.image, one.bbox, 1, one.matrix) for one in seen.crops)
     call = Call(

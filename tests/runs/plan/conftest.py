@@ -15,7 +15,7 @@ def found_once() -> dict[str, Any]:
 
 @pytest.fixture
 def probed(found_once: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sandbox for all doctors that are asked about other things: in `test_doctor.py` each starts one."""
+    """One sandbox for all doctors that are asked about other things; `test_doctor.py` starts its own."""
 
     async def found() -> dict[str, Any]:
         return copy.deepcopy(found_once)

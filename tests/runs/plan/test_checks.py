@@ -28,7 +28,7 @@ from vtune.schema.parquet import read_samples, write_samples
 
 @contextmanager
 def endpoint(status: int, body: Any) -> Iterator[str]:
-    """The URL of a server that gives one answer."""
+    """The URL of a server that always gives the same response."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -129,7 +129,7 @@ def cut(path: Path) -> None:
 
 
 def spoilt(path: Path, **changes: Any) -> None:
-    """A file whose fourth row is another."""
+    """Replace the fourth row of a file."""
     rows = list(read_samples(path))
     rows[3] = replace(rows[3], **changes)
     write_samples(path, rows)

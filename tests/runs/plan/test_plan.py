@@ -85,7 +85,7 @@ def taking(recipe: Any, words: list[str]) -> Any:
 
 
 def test_the_page_shows_what_is_printed() -> None:
-    """`…` stands for lines that are left out."""
+    """`…` stands for omitted lines."""
     (block,) = (text for text in blocks("cli/rl.md") if "# DOES NOT FIT" in text)
     command, *shown = block.splitlines()
     ended = vtune(*command.removeprefix("$ vtune ").split())
@@ -107,7 +107,7 @@ def test_a_remedy_that_leaves_the_learning_as_it_is_comes_first() -> None:
 
 
 def test_what_a_recipe_offloads_and_freezes_stays_so_and_adapters_alone_are_enough() -> None:
-    """A list that is set replaces the recipe's: without `params` the weights came back to the GPU."""
+    """A list that is set replaces the recipe's: without `params`, the weights would return to the GPU."""
     machine = machine_of(1, 24)
     given = ["update.zero_stage=3", "update.offload=[params]"]
     recipe = of_sft(*given, "update.freeze=[connector]")
@@ -121,7 +121,7 @@ def test_what_a_recipe_offloads_and_freezes_stays_so_and_adapters_alone_are_enou
 
 
 def test_a_remedy_that_only_made_up_for_another_goes_with_it() -> None:
-    """Beside weights that come back to the GPU, shorter conversations save something."""
+    """With weights that return to the GPU, shorter conversations do save something."""
     recipe = of_sft("update.zero_stage=3", "update.offload=[params]")
     lora = {"rank": 32, "alpha": 64.0, "targets": ["q_proj", "k_proj", "v_proj", "o_proj"]}
     back = Remedy({"update.offload": ["optimizer"]}, "the weights come back")
@@ -141,7 +141,7 @@ def test_the_host_holds_what_is_written_in_the_background() -> None:
 
 
 def test_each_host_holds_its_part() -> None:
-    """What a background write needs is that of a host's processes; nobody says how many, then eight each."""
+    """A background write needs memory for a host's processes; eight per host if nothing else is known."""
     one, two, alone = (
         plan(codev(checkpoints__background=True), machine_of(gpus, 80, hosts=hosts))
         for gpus, hosts in ((8, None), (16, None), (16, 1))
@@ -157,7 +157,7 @@ def test_each_host_holds_its_part() -> None:
 
 
 def test_a_vllm_draws_as_many_conversations_at_a_time_as_its_cache_holds() -> None:
-    """Of the 32B on two GPUs; with 0.51 of 80 GB there is room for one of 28,672 tokens."""
+    """For the 32B on two GPUs; with 0.51 of 80 GB there is room for one of 28,672 tokens."""
     shape = shape_of(known_shapes()["Qwen2.5-VL-32B"])
 
     def drawing(share: float, memory: float) -> float:
@@ -170,7 +170,7 @@ def test_a_vllm_draws_as_many_conversations_at_a_time_as_its_cache_holds() -> No
 
 
 def test_a_cache_is_split_among_no_more_gpus_than_there_are_heads() -> None:
-    """The 3B has two: with eight GPUs each holds as much of a conversation as with two."""
+    """The 3B has two: with eight GPUs, each holds as much of a conversation as with two."""
     shape, machine = shape_of(known_shapes()["Qwen2.5-VL-3B"]), machine_of(8, 80)
     at_once = {}
     for size in (2, 8):
@@ -200,7 +200,7 @@ def test_gpus_take_as_few_machines_as_have_the_same_number_each(gpus: int, hosts
 def test_more_gpus_are_advised_on_machines_like_those_that_there_are() -> None:
     four = machine_of(8, 80, hosts=2)
     assert [_grown(four, gpus).hosts for gpus in (16, 32)] == [4, 8]
-    assert _grown(machine_of(12, 80), 16).hosts == 2  # six do not go into 16
+    assert _grown(machine_of(12, 80), 16).hosts == 2  # six do not divide 16
     assert _grown(machine_of(1, 80), 8).hosts == 1
 
 
@@ -211,7 +211,7 @@ def test_gpus_of_this_machine_are_on_one_however_many(monkeypatch: pytest.Monkey
 
 
 def test_advice_leaves_room_for_many_conversations() -> None:
-    """With the least that starts, two GPUs to a vLLM, one conversation of 28,672 tokens would be there."""
+    """With the minimum that starts, two GPUs per vLLM, only one conversation of 28,672 tokens would fit."""
     recipe = load_recipe(find("codev", "recipes.rl"), RLRecipe, ["model=Qwen/Qwen2.5-VL-32B-Instruct"])
     found = plan(recipe, machine_of(16, 80))
     assert [one["fits"] for one in found["remedies"]] == [False, False, True]
@@ -255,7 +255,7 @@ def test_a_row_that_is_too_long_for_one_gpu_is_to_be_shared() -> None:
 
 
 def test_a_row_is_to_be_shared_within_a_machine() -> None:
-    """Two exchanges in each layer want its links."""
+    """Two exchanges per layer need its fast links."""
     values = codev().model_dump(mode="json")
     offered = remedies(values, shape_of(known_shapes()["Qwen3-VL-8B"]), machine_of(32, 80))
     assert {one.sets.get("update.sequence_parallel", 0) for one in offered} - {0} == {2, 4, 8}
@@ -336,7 +336,7 @@ def test_adapters_of_the_recipe_are_not_replaced_by_others() -> None:
 
 
 def test_the_plan_knows_what_vllm_needs_when_it_wakes() -> None:
-    """Its weights beside the trainer's, and the buffer in which they travel: as large as the embedding."""
+    """Its weights next to the trainer's, and the transfer buffer, which is as large as the embedding."""
     machine = machine_of(8, 80)
     phases = phases_of(codev().model_dump(mode="json"), SEVEN, machine)
     waking = phases["hand-over"]
@@ -354,7 +354,7 @@ def test_the_plan_knows_what_vllm_needs_when_it_wakes() -> None:
 
 
 def test_the_plan_says_what_checkpoints_take_of_the_disk() -> None:
-    """16 bytes a weight: bfloat16 twice, and three numbers in float32."""
+    """16 bytes per weight: bfloat16 twice, and three numbers in float32."""
     found = plan(codev(checkpoints__keep=3), machine_of(8, 80))
     one = 16 * SEVEN.total / 1e9
     assert found["disk_gb"] == {
@@ -386,7 +386,7 @@ def test_checkpoints_for_the_curve_are_told_also_where_the_data_are_not_here() -
 
 
 def test_a_dry_run_of_epochs_counts_the_steps_of_the_data(tiny: Path, lens: Path, tmp_path: Path) -> None:
-    """48 of them."""
+    """There are 48."""
     words = sft(tiny, lens / "traces.parquet", tmp_path / "run")
     found = planned(*words, *setting(checkpoints__every=10, checkpoints__keep="{newest: 2, every: 10}"))
     assert found["steps"] == 48
@@ -416,7 +416,7 @@ def test_a_card_that_comes_in_two_sizes_has_the_speed_of_its_own(
 
 
 def test_a_shared_vllm_has_its_share_of_weights_and_cache_on_each_gpu() -> None:
-    """So orsta-32b runs on one machine of eight GPUs."""
+    """This way orsta-32b runs on one machine with eight GPUs."""
     machine = machine_of(8, 141)
     given = ["rollout.servers=[]", "rollout.gpu_memory=0.3", "rollout.tensor_parallel=8"]
     recipe = load_recipe(find("orsta-32b", "recipes.rl"), RLRecipe, given)
@@ -439,7 +439,7 @@ def test_a_shared_vllm_has_its_share_of_weights_and_cache_on_each_gpu() -> None:
 
 @pytest.mark.parametrize("gpus", [4, 8])
 def test_a_vllm_that_one_gpu_cannot_hold_is_to_be_shared_before_the_trained_weights_draw(gpus: int) -> None:
-    """So a 32B fits as it is: its plan said that no change of the recipe alone is enough."""
+    """Then a 32B fits as it is; its plan used to say that no change of the recipe alone was enough."""
     machine = machine_of(gpus, 80)
     recipe: Any = load_recipe(find("codev", "recipes.rl"), RLRecipe)
     found = plan(recipe, machine, shape="Qwen2.5-VL-32B")
@@ -479,9 +479,9 @@ def test_a_vllm_is_shared_by_as_many_gpus_as_its_engine_takes() -> None:
 def test_a_share_that_cannot_hold_vllm_does_not_fit_and_none_is_offered(
     gpus: int, memory: float, changes: dict[str, Any], share: float
 ) -> None:
-    """vLLM needs 16.58 GB for the weights, 2.17 at work and 1.64 for one conversation: 20.39.
+    """vLLM needs 16.58 GB for the weights, 2.17 for working memory and 1.64 for one conversation: 20.39.
 
-    What the trainer leaves beside that is for more conversations.
+    Whatever else the trainer leaves is for more conversations.
     """
     machine = machine_of(gpus, memory)
     found = plan(codev(**changes), machine)
@@ -502,7 +502,7 @@ def test_a_share_that_cannot_hold_vllm_is_told_with_what_it_needs() -> None:
 
 
 def test_a_remedy_that_moves_memory_to_the_host_tells_how_much() -> None:
-    # A checkpoint that is written in the background has a copy there, too.
+    # A checkpoint written in the background has a copy there too.
     recipe = load_recipe(find("orsta-32b", "recipes.rl"), RLRecipe, ["checkpoints.background=false"])
     found = plan(recipe, machine_of(8, 80))
     (remedy,) = found["remedies"]
@@ -514,7 +514,7 @@ def test_a_remedy_that_moves_memory_to_the_host_tells_how_much() -> None:
 
 
 def test_a_step_of_codev_takes_minutes_on_eight_h200_as_its_authors_had() -> None:
-    """288 GPU hours for 200 steps on 8 H200 (CodeV §5.1) are 648 s a step, tools and judges included."""
+    """288 GPU hours for 200 steps on 8 H200 (CodeV §5.1) are 648 s per step, tools and judges included."""
     values = codev().model_dump(mode="json")
     step = step_of(values, SEVEN, machine_of(8, 141))["step"]
     assert step["conversations"] == 2048
@@ -533,7 +533,7 @@ def test_machines_that_a_shared_vllm_would_be_spread_over_are_refused_in_a_dry_r
 
 
 def test_a_step_takes_no_longer_for_what_is_not_trained() -> None:
-    """By hand, of 6 N D: the forward, the gradient of inputs, that of weights, and the forward once more."""
+    """By hand, from 6 N D: the forward, the gradients of inputs and of weights, and the forward once more."""
     machine = machine_of(8, 141)
 
     def seconds(**changes: Any) -> float:
@@ -558,7 +558,7 @@ def test_a_step_takes_no_longer_for_what_is_not_trained() -> None:
 
 
 def test_what_servers_draw_ahead_takes_no_time_of_its_own() -> None:
-    """And a plan says how fast it takes them to be: it does not know what they run on."""
+    """The plan also states how fast it assumes them to be: it does not know their hardware."""
     found = [
         step_of(
             codev(rollout__servers=["http://a:8000"], rollout__staleness=ahead).model_dump(mode="json"),
@@ -698,7 +698,7 @@ def test_a_dry_run_of_what_is_here_reads_shape_and_pictures_from_it(
 
 
 def pictured(folder: Path, count: int) -> Path:
-    """A file of samples with so many pictures each, which a model judges."""
+    """A file of samples with `count` pictures each, judged by a model."""
     images = tuple(Picture(encode(noise(448, 448, number))) for number in range(count))
     text = "<image>" * count + "What colour is the cup?\nOptions:\nA. red\nB. blue"
     rows = [sample(id=f"quiz/{n}", images=images, prompt=(Message("user", text),)) for n in range(4)]

@@ -18,7 +18,7 @@ while :; do sleep 0.05; done
 
 
 def program(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a shell script take the place of Python."""
+    """Replace Python with a shell script."""
     path = folder / "program"
     path.write_text(text)
     path.chmod(0o755)
@@ -28,7 +28,7 @@ def program(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def ended(words: list[str], *, log: Path, result: Path | None, title: str = "") -> int:
     """The exit status of a command, which gets the signals that this process gets."""
     with noted_signals() as noted:
-        # Started within: where this process ignores Ctrl-C, as a background job does, the child would, too.
+        # Started inside: if this process ignores Ctrl-C, as a background job does, the child would too.
         child, passed = Child(words, log=log, result=result, title=title), 0
         while (code := child.poll()) is None:
             for number in noted[passed:]:

@@ -27,16 +27,16 @@ pytestmark = pytest.mark.train
 
 START, END, GONE = HANGS, 300.0, 30.0
 """Seconds: for two processes to come up on a busy machine; for a command to end once it was told to or a rank
-has failed; for all its processes to be gone once it has ended."""
+has failed; for all its processes to disappear once it has ended."""
 
 SHORT = setting(epochs=2.0, batch_size=4, checkpoints__every=6, update__warmup_steps=2, update__zero_stage=2)
 UPDATES = 16
-"""Of `SHORT`; each end below comes a few steps after a start."""
+"""Updates of `SHORT`; each of the ends below comes a few steps after a start."""
 
 
 @pytest.fixture(autouse=True)
 def none_is_left() -> Iterator[None]:
-    """Also where a test fails in the middle."""
+    """End all commands, even if a test fails in the middle."""
     yield
     for started in Launched.every:
         started.end()
@@ -44,7 +44,7 @@ def none_is_left() -> Iterator[None]:
 
 
 def begun(words: list[str], said: Path, run: Path, *, processes: int = 2, site: str = BREAKS) -> Launched:
-    """A command in processes of this machine that has done some steps."""
+    """A command with several processes on this machine that has done some steps."""
     return going(lambda: Launched([*words, "--gpus", str(processes)], said, site=site), run)
 
 
@@ -56,7 +56,7 @@ def going(start: Callable[[], Launched], run: Path, *, steps: int = 2) -> Launch
     def over() -> bool:
         return started.process.poll() is not None
 
-    # A resumed run first takes away what was told after its checkpoint.
+    # A resumed run first removes what was logged after its checkpoint.
     assert eventually(lambda: over() or opened(run) != before, START), started.err
     first = steps_done(run)
     assert eventually(lambda: over() or steps_done(run) >= first + steps, START), started.err
@@ -65,7 +65,7 @@ def going(start: Callable[[], Launched], run: Path, *, steps: int = 2) -> Launch
 
 
 def opened(run: Path) -> int:
-    """Another number each time that a run has begun to tell."""
+    """A number that changes whenever a run starts its log."""
     log = run / "metrics.jsonl"
     return log.stat().st_ino if log.exists() else 0
 
@@ -98,12 +98,12 @@ case "$*" in "hostname -I") echo "$host";; *) exec "$@";; esac
 """
 
 FIRST, SECOND = "127.0.0.2", "127.0.0.3"
-"""Two hosts: the ranks meet at the first one's address, where nothing listens that asks for 127.0.0.1."""
+"""Two hosts: the ranks meet at the first one's address, where nothing listens that expects 127.0.0.1."""
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """Two hosts that are this machine, as a stand-in for pdsh and ssh has it."""
+    """Two hosts that are both this machine, through stand-ins for pdsh and ssh."""
 
     programs: Path
     file: Path
@@ -126,7 +126,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Hosts:
 
 
 def said_by(started: Launched, run: Path) -> str:
-    """What a command and its launcher have said."""
+    """The output of a command and its launcher."""
     log = run / "logs/launcher.log"
     return started.err + (log.read_text() if log.exists() else "")
 
@@ -134,9 +134,9 @@ def said_by(started: Launched, run: Path) -> str:
 def test_a_run_of_four_processes_on_two_hosts_survives_its_deaths(
     tiny: Path, lens: Path, hosts: Hosts, tmp_path: Path
 ) -> None:
-    """Killed on the second host and told to stop as a scheduler does it, it ends as an undisturbed one.
+    """Killed on the second host, then stopped as by a scheduler, it still ends like an undisturbed run.
 
-    Between them it runs on one machine: where its processes are is no part of the run.
+    In between it runs on one machine: where its processes are is not part of the run.
     """
     runs = tmp_path / "whole", tmp_path / "run"
     whole, words = (sft(tiny, lens / "traces.parquet", run, *SHORT) for run in runs)
@@ -165,17 +165,17 @@ skip_muon()
 with without_mlflow():
     import deepspeed
 """
-"""What ranks that train would import on their way."""
+"""What training ranks would otherwise import along the way."""
 
 
 def undisturbed(words: list[str], folder: Path) -> None:
-    """A whole run in four processes that nobody has launched: forks of one that has imported all."""
+    """A complete run in four processes without a launcher: forks of one that has imported everything."""
     code = f"import sys, vtune.cli.main\nsys.argv[1:] = {words!r}\nvtune.cli.main.start()\n"
     all_end_well(code, folder, processes=4, imports=IMPORTS)
 
 
 def reaches_both_hosts(hosts: Hosts, words: list[str], run: Path, said: Path) -> None:
-    """A run to its end: its processes end well, and nothing is left of them."""
+    """Run to the end: all processes end well, and none is left."""
     started = hosts.start([*words, "--json"], said)
     assert started.wait(START) == 0, said_by(started, run)
     at = time.time()
@@ -186,13 +186,13 @@ def reaches_both_hosts(hosts: Hosts, words: list[str], run: Path, said: Path) ->
 
 
 def killed_on_the_second_host(hosts: Hosts, words: list[str], run: Path, said: Path) -> None:
-    """Start a run and kill the last rank after a checkpoint: the run says so, and nothing is left of it."""
+    """Start a run and kill the last rank after a checkpoint: the run reports it, and no process is left."""
     started = going(lambda: hosts.start(words, said), run, steps=7)
     ranks = started.ranks()
     where = {rank: host_of(pid) for rank, pid in ranks.items()}
     assert where == {0: FIRST, 1: FIRST, 2: SECOND, 3: SECOND}
     os.kill(ranks[3], signal.SIGKILL)
-    # The others wait for it in a collective operation, where no Python runs, or fail for lack of a partner.
+    # The others wait for it in a collective operation, where no Python runs, or fail without their partner.
     assert started.wait(END) == 1
     assert "error: rank 3 killed by signal 9" in started.err
     assert f"{run / 'logs'}/rank-3.log" in started.err
@@ -202,7 +202,7 @@ def killed_on_the_second_host(hosts: Hosts, words: list[str], run: Path, said: P
 
 def told_to_stop(started: Launched, run: Path) -> None:
     """Send SIGTERM to all processes of a run: it saves what it has done."""
-    for pid in [started.process.pid, *started.kinds()]:  # the command comes twice
+    for pid in [started.process.pid, *started.kinds()]:  # the command occurs twice
         os.kill(pid, signal.SIGTERM)
     assert started.wait(END) == 130, started.err
     assert started.gone(GONE)
@@ -248,13 +248,13 @@ def test_a_command_that_is_killed_leaves_no_rank_on_any_machine(
 
 
 def test_a_machine_that_goes_away_is_named_and_the_others_end(hosts: Hosts, tmp_path: Path) -> None:
-    """No rank of it can note its end; without vtune there it is the same from the start."""
+    """None of its ranks can record its end; if vtune is missing there, that is so from the start."""
     run = tmp_path / "run"
     words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=4000", "--out", str(run)]
     (run / "logs").mkdir(parents=True)
     (run / "logs/launcher.log").write_text("something of an earlier start\n")
     started = going(lambda: hosts.start(words, tmp_path / "said", site=IDLES), run)
-    # Until all are there, their launcher may be there twice: as itself, and as what it has just forked.
+    # Until all ranks exist, their launcher may appear twice: as itself, and as what it has just forked.
     assert eventually(lambda: len(started.ranks()) == 4, START)
     start = f"{sys.executable} -m vtune.runs.processes.local_ranks 1 "
     (second,) = [pid for pid, text in started.processes().items() if text.startswith(start)]
@@ -269,7 +269,7 @@ def test_a_scheduler_may_tell_every_process_of_both_machines_to_stop(hosts: Host
     run = tmp_path / "run"
     words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=400", "--out", str(run)]
     started = going(lambda: hosts.start(words, tmp_path / "said", site=IDLES), run)
-    # Seen once on a machine under load: a rank that was training was not found in the table of processes.
+    # Seen once on a machine under load: a training rank was not found in the process table.
     assert eventually(lambda: sorted(started.ranks()) == [0, 1, 2, 3], GONE)
     for pid in started.kinds():
         os.kill(pid, signal.SIGTERM)
@@ -280,7 +280,7 @@ def test_a_scheduler_may_tell_every_process_of_both_machines_to_stop(hosts: Host
 
 @pytest.mark.parametrize("told", ["command", "watcher"])
 def test_a_machine_that_saved_before_it_saw_the_order_is_not_lost(tmp_path: Path, told: str) -> None:
-    """A shared folder may show the order late there, and its ranks stop with those of other machines."""
+    """A shared folder may show the order late there; its ranks stop together with those of other machines."""
     (tmp_path / "rank-0.ended").write_text(json.dumps(Ended(0, 130, 0.0)._asdict()))
     if told == "watcher":
         give_order(tmp_path, SAVE)
@@ -293,7 +293,7 @@ def test_a_machine_that_saved_before_it_saw_the_order_is_not_lost(tmp_path: Path
 
 
 def test_a_shared_folder_may_show_late_that_the_first_rank_has_ended(tmp_path: Path) -> None:
-    """As NFS does where that rank ran on another machine."""
+    """As with NFS, if that rank ran on another machine."""
     (tmp_path / LAUNCHER).touch()
     (tmp_path / "result").write_text("all is well")
     launcher = subprocess.Popen(["true"])
@@ -322,7 +322,7 @@ def test_a_launcher_that_ends_well_without_the_first_rank_has_failed(
 
 @pytest.mark.parametrize(("parent", "code"), [("os.getppid()", 0), ("os.getppid() + 1", -signal.SIGKILL)])
 def test_a_process_whose_parent_ended_before_it_was_tied_to_it_ends(parent: str, code: int) -> None:
-    """Killed just then, a watcher left a rank that nobody knew of."""
+    """Killed at that moment, a watcher used to leave a rank that nobody knew about."""
     code_of = (
         f"import os; from vtune.runs.processes.watcher import die_with_parent; die_with_parent({parent})"
     )
@@ -330,7 +330,7 @@ def test_a_process_whose_parent_ended_before_it_was_tied_to_it_ends(parent: str,
 
 
 def test_watchers_may_give_an_order_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scheduler tells all of them at once; one must not take another's half-written file."""
+    """A scheduler signals all of them at once; none may pick up another's half-written file."""
     replace, others = Path.replace, iter([os.getpid() + 1])
 
     def late(self: Path, target: Path) -> Path:
@@ -346,7 +346,7 @@ def test_watchers_may_give_an_order_at_the_same_time(tmp_path: Path, monkeypatch
 
 
 def test_torchrun_may_start_the_processes(tmp_path: Path) -> None:
-    """Told to stop it lets them save, and they continue under it."""
+    """When told to stop, it lets them save, and they continue under it."""
     run, said = tmp_path / "run", tmp_path / "said"
     said.mkdir()
     (said / "sitecustomize.py").write_text(IDLES)
@@ -365,7 +365,7 @@ def test_torchrun_may_start_the_processes(tmp_path: Path) -> None:
     with started("--set", "steps=400") as first:
         assert eventually(lambda: first.poll() is not None or steps_done(run) >= 2, START)
         first.send_signal(signal.SIGTERM)
-        assert first.wait(END) == 1  # that of torchrun, whatever those say that it has started
+        assert first.wait(END) == 1  # torchrun's own status, whatever its processes return
     done = steps_done(run)
     assert json.loads((run / "state.json").read_text()) == done < 400
     assert (said / "err").read_text().count("with --resume") == 1
@@ -419,13 +419,13 @@ def test_told_to_stop_before_its_first_step_a_run_has_not_failed(
 
 
 def test_wrong_input_is_told_once_and_as_such(tmp_path: Path) -> None:
-    """Whichever rank has noted its end first."""
+    """Whichever rank records its end first."""
     words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=-1"]
     for number in range(3):
         run = str(tmp_path / f"run{number}")
         started = Launched([*words, "--out", run, "--gpus", "2"], tmp_path / f"said{number}", site=IDLES)
         assert started.wait(START) == 2
-        # The first rank may be ended before it has said where it writes.
+        # The first rank may be ended before it has printed its output folder.
         assert started.err.removeprefix(f"output folder: {run}\n") == "error: steps below zero\n"
         assert started.gone(GONE)
 
@@ -434,7 +434,7 @@ def test_wrong_input_is_told_once_and_as_such(tmp_path: Path) -> None:
 def test_more_processes_than_a_machine_without_a_gpu_can_run_are_refused(
     cores: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They would be started one after the other until nothing else runs."""
+    """They would be started one after another until nothing else runs."""
     monkeypatch.setattr("vtune.runs.processes.launch.gpus_here", lambda: 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     _check_devices(most, None)
@@ -443,7 +443,7 @@ def test_more_processes_than_a_machine_without_a_gpu_can_run_are_refused(
 
 
 def test_a_rank_that_is_ending_is_not_cut_short_when_another_has_failed(tmp_path: Path) -> None:
-    """Python would say of its own teardown that it was interrupted."""
+    """Python would report that its own teardown was interrupted."""
     first, other = (tmp_path / "run/logs" / name for name in ("rank-0.log", "rank-1.ended"))
     waits = (
         "import os, threading, time\n"
@@ -566,7 +566,7 @@ def test_a_second_start_in_a_folder_leaves_the_run_that_goes_on_in_it_alone(tmp_
 def test_variables_of_a_run_that_was_killed_are_none_of_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rank takes those in the folder for what the command that started it has."""
+    """A rank assumes that those in the folder come from the command that started it."""
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / ENVIRONMENT).write_text('{"WANDB_API_KEY": "old"}')
     monkeypatch.setattr("vtune.runs.processes.launch._launch", lambda _, logs: str(list(logs.glob("*"))))

@@ -29,7 +29,7 @@ def hosts(folder: Path, text: str = "# ours\nfirst slots=8\n\nsecond slots=8  # 
 
 @pytest.fixture
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with an `ssh` that gets to every machine, which is this one."""
+    """A folder with an `ssh` that reaches every machine, all of which are this one."""
     folder = tmp_path / "programs"
     folder.mkdir()
     address = "10.0.$(($$ / 256 % 256)).$(($$ % 256))"
@@ -44,7 +44,7 @@ def program(file: Path, text: str) -> None:
 
 
 def line_for(command: list[str], number: int) -> str:
-    """What the shell of a machine gets, as pdsh has it."""
+    """What the shell of a machine gets from pdsh."""
     assert command[:-1] == ["pdsh", "-S", "-f", "1024", "-w", "first,second"]
     return re.sub("%(%|n)", lambda found: "%" if found[1] == "%" else str(number), command[-1])
 
@@ -63,7 +63,7 @@ if "vtune.runs.processes.watcher" in sys.orig_argv:
 def test_every_rank_of_every_machine_knows_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: Path, name: str
 ) -> None:
-    """Also where shells or pdsh read something else in the working directory."""
+    """Even if shells or pdsh find something to read in the working directory."""
     (tmp_path / name).mkdir()
     (tmp_path / name / "sitecustomize.py").write_text(PRINTS)
     monkeypatch.chdir(tmp_path / name)
@@ -106,7 +106,7 @@ def test_every_rank_of_every_machine_knows_its_place(
 def test_a_machine_that_ssh_does_not_reach_is_named_before_anything_is_started(
     tmp_path: Path, ssh: Path, text: str, said: str
 ) -> None:
-    """pdsh would say so when the others have ended, which wait for that one."""
+    """pdsh would report it only when the others have ended, which wait for that machine."""
     program(ssh / "ssh", text)
     with pytest.raises(RecipeError, match=said):
         _command(["rl"], tmp_path, 1, hosts(tmp_path))
@@ -143,7 +143,7 @@ os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_a_connection_outlives_sigterm_though_ssh_unblocks_it(tmp_path: Path) -> None:
-    """OpenSSH does that while it waits; it does not take a signal that it was started to ignore."""
+    """OpenSSH does that while it waits; but it does not accept a signal that it was started to ignore."""
     command = leashed(tmp_path, [sys.executable, "-c", UNBLOCKS])
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.wait() == 0
@@ -192,7 +192,7 @@ def test_a_hostfile_that_cannot_be_read_names_its_line(tmp_path: Path, text: str
 def test_other_machines_get_caches_proxies_and_the_keys_that_a_recipe_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: Path
 ) -> None:
-    """By a file that no other user can read: the launcher's command is seen by all."""
+    """Through a file that no other user can read: everyone can see the launcher's command line."""
     recipe = load_recipe(
         find("credit-search-4b", "recipes.rl"), RLRecipe, ["reward.judge.api_key_env=MY_KEY"]
     )
@@ -273,7 +273,7 @@ os._exit(int(os.environ["CODE"]))
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_what_a_rank_has_started_ends_with_it(tmp_path: Path, code: int) -> None:
-    """As the engine of a vLLM, whose parent was killed; the rank has the first machine's variables."""
+    """Such as the engine of a vLLM whose parent was killed; the rank has the first machine's variables."""
     logs = tmp_path / "logs"
     logs.mkdir()
     (tmp_path / "lib").mkdir()

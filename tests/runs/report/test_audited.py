@@ -22,7 +22,7 @@ from vtune.view.place import find_places
 
 
 def found() -> dict[str, Any]:
-    """What an audit of eight right answers writes: two judges, one exchange, and labels."""
+    """The output of an audit of eight right answers: two judges, one exchange, and labels."""
     rows = [
         AuditRow(
             sample_id=str(n), source="q", cluster=str(n), correct=True, calls=1, any_faithful=n < 6,

@@ -45,14 +45,14 @@ def rollout(group: int, right: bool, advantage: float, *calls: Call) -> Trajecto
 
 
 STEPS = {
-    # A question where a failure did what successes did, and something of its own; and one that all fail.
+    # A question where a failure did the same as successes, and something else; and one that all fail.
     0: [
         rollout(0, True, 1.0, SEARCH, zoom(0)),
         rollout(0, True, 1.0, SEARCH),
         rollout(0, False, -2.0, SEARCH, zoom(0), ask("golf")),
         rollout(1, False, 0.0, SEARCH),
     ],
-    # A query that is alike by 0.3 x 3/4 + 0.5 + 0.2 x 19/23, and half of a crop.
+    # A query with similarity 0.3 x 3/4 + 0.5 + 0.2 x 19/23, and half of a crop.
     10: [
         rollout(2, True, 1.0, ask("legoland windsor park year"), zoom(0)),
         rollout(2, False, -1.0, ask("Legoland  Windsor park"), zoom(50)),
@@ -83,7 +83,7 @@ def test_what_is_correctable_is_told_by_threshold(tmp_path: Path) -> None:
     run = report(write(tmp_path / "run", None, logged=False))
     assert (run["steps"], run["failing_trajectories"], run["failing_calls"]) == (2, 3, 6)
     shares = {round(row["theta"], 1): (row["trajectories"], row["calls"]) for row in run["correctable"]}
-    # Exact matches in one of three; then the query (0.89) and the crop (1/3) of another.
+    # Exact matches in one of three; then the query (0.89) and the crop (1/3) of another one.
     assert shares[1.0] == (pytest.approx(1 / 3), pytest.approx(2 / 6))
     assert shares[0.8] == (pytest.approx(2 / 3), pytest.approx(3 / 6))
     assert shares[0.3] == (pytest.approx(2 / 3), pytest.approx(4 / 6))
@@ -95,7 +95,7 @@ def test_what_is_correctable_is_told_by_threshold(tmp_path: Path) -> None:
 def test_support_is_told_by_similarity(tmp_path: Path) -> None:
     bins = report(write(tmp_path / "run", None, logged=False))["support_by_similarity"]
     told = {round(row["low"], 1): (row["calls"], row["support"]) for row in bins if row["calls"]}
-    # Both exact matches: the search has both successes behind it, the crop one of two.
+    # Both exact matches: the search is supported by both successes, the crop by one of two.
     assert told == {0.3: (1, 1.0), 0.8: (1, 1.0), 0.9: (2, 0.75)}
     assert [row["support"] for row in bins].count(None) == 7
 
@@ -108,7 +108,7 @@ def test_training_is_told_by_step_and_tool(tmp_path: Path) -> None:
     assert first["accuracy"] == last["accuracy"] == 0.5
     assert (first["correctable_trajectories"], first["correctable_calls"]) == (0.5, 0.5)
     assert (first["corrected"], last["corrected"]) == (2, 1)
-    # The search: 0.25 x 1 x 1 x 1. The crop: 0.25 x 1 x 0.5 x 1. Of 2 each.
+    # The search: 0.25 x 1 x 1 x 1. The crop: 0.25 x 1 x 0.5 x 1. Two calls each.
     assert first["correction"] == pytest.approx((0.25 + 0.125) / 2)
     assert first["correction_relative"] == pytest.approx((0.25 + 0.125) / 4)
     tools = {(row["step"], row["tool"]): row for row in run["training_tools"]}
@@ -116,14 +116,14 @@ def test_training_is_told_by_step_and_tool(tmp_path: Path) -> None:
     assert tools[0, "zoom"]["alpha"]["median"] == 0.5
     assert tools[10, "text_search"]["delta"]["mean"] == pytest.approx(0.3 * 3 / 4 + 0.5 + 0.2 * 19 / 23)
     assert tools[10, "zoom"]["corrected"] == 0
-    # Δ of the figures: F of the search (1) and of the crop that has one of two successes behind it (0.5).
+    # Δ in the figures: F of the search (1) and of the crop, which one of two successes supports (0.5).
     assert (first["gated_calls"], first["delta_gated"], first["delta_gated_why"]) == (
         2,
         pytest.approx(0.75),
         None,
     )
     assert tools[0, "zoom"]["delta_gated"]["median"] == pytest.approx(0.5)
-    # Half of a crop passes no gate: it is in the mean over all calls, and there is no Δ of its own.
+    # Half of a crop passes no gate: it is in the mean over all calls, but has no Δ itself.
     assert tools[10, "zoom"]["delta"]["mean"] == pytest.approx(1 / 3)
     assert (tools[10, "zoom"]["gated"], tools[10, "zoom"]["delta_gated"]) == (0, None)
     assert last["delta"] < last["delta_gated"] == pytest.approx(0.3 * 3 / 4 + 0.5 + 0.2 * 19 / 23)

@@ -53,7 +53,7 @@ def test_an_unscored_step_is_a_gap_in_the_curve(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_during_training_is_not_the_last_step(tmp_path: Path) -> None:
-    """Its row has the number of steps before it."""
+    """Its row holds the number of steps before it."""
     after: dict[str, object] = {"step": 3, "source": "eval/lens", "score": 0.5}
     (run,) = run_report([write_run(tmp_path / "mine", [*LINES, after])])["runs"]  # type: ignore[misc]
     assert run["last_step"] == 2

@@ -34,7 +34,7 @@ from vtune.verifiers.tags import answer
 
 GREEDY = setting(rollout__temperature="0.0", threads=1)
 BUDGET = PixelBudget(min_pixels=3136, max_pixels=12544)
-"""Of the suite `lens`."""
+"""Budget of the suite `lens`."""
 
 
 class Serving(served.Served):
@@ -44,7 +44,7 @@ class Serving(served.Served):
         return found
 
     def until(self, fine: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """What /health says once it says this."""
+        """What /health reports once `fine` accepts it."""
         end = time.monotonic() + HANGS
         while not fine(found := self.health()):
             assert time.monotonic() < end, found
@@ -113,7 +113,7 @@ def test_sixteen_clients_at_a_time_get_what_an_evaluation_draws(
 
 
 class Slow:
-    """A looker that takes its time for the second turn, until it is let go."""
+    """A looker that takes its time for the second turn, until released."""
 
     def __init__(self, looker: Looker) -> None:
         self.looker = looker
@@ -135,7 +135,7 @@ class Endpoint:
 
 @pytest.fixture(scope="module")
 def endpoint(lens: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    """A service whose policy is a model behind an endpoint; its answers alone are given back."""
+    """A service whose policy is a model behind an endpoint; only its answers are returned."""
     samples = list(read_samples(lens / "heldout.parquet"))
     slow = Slow(Looker(samples, BUDGET))
     options = setting(openai__api_key_env="null", rollout__max_new_tokens=90, rollout__max_batch=4)
@@ -235,7 +235,7 @@ def test_a_client_that_leaves_frees_its_session(endpoint: Endpoint) -> None:
         endpoint.slow.seconds = 0.0
     assert after["status"] == "ok"
     assert time.monotonic() - began < 50  # before any of the replies came
-    # Its room is another's.
+    # Its room is free for another conversation.
     assert ask(endpoint, messages(endpoint.samples[1])).choices[0].message.content
 
 
@@ -272,7 +272,7 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(
 
 
 def test_half_a_character_is_refused_with_its_place() -> None:
-    """JSON carries it; OpenAI's client would not send it on."""
+    """JSON can carry it; OpenAI's client would not send it."""
     asked = json.loads('{"model": "looker", "messages": [{"role": "user", "content": "Which \\ud83d?"}]}')
     with pytest.raises(DataError, match="half a character") as caught:
         read_request(asked)
@@ -329,7 +329,7 @@ def test_the_one_model_is_listed_and_answers_to_its_name(endpoint: Endpoint) -> 
 
 
 class Failing:
-    """An agent whose conversations fail with so many tokens, the policy's own among them."""
+    """An agent whose conversations fail with a given number of tokens, including the policy's own."""
 
     room, sessions = 1, 0
 

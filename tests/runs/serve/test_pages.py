@@ -16,7 +16,7 @@ PAGE = "cli/serve.md"
 
 
 def shown(path: str) -> tuple[dict[str, Any], Any]:
-    """The body of the request to a path on the page, and the answer in the block after it."""
+    """The body of the request to a path on the page, and the response in the block after it."""
     found = blocks(PAGE)
     (number,) = (number for number, block in enumerate(found) if f"{path} -H" in block)
     (line,) = (words for words in _commands(found[number]) if words[0] == "curl")
@@ -24,7 +24,7 @@ def shown(path: str) -> tuple[dict[str, Any], Any]:
 
 
 def _commands(block: str) -> list[list[str]]:
-    """The command lines of a block; a quoted word may hold line breaks."""
+    """The command lines of a block; a quoted word may contain line breaks."""
     lines, words = block.splitlines(), []
     while lines:
         text = lines.pop(0)
@@ -56,7 +56,7 @@ def test_the_search_service_answers_as_its_page_says(tmp_path: Path) -> None:
         {"title": passage["title"], "text": passage["text"]},
         {"title": "Jersey", "text": "Its capital is Saint Helier."},
     ]
-    corpus = tmp_path / f"{passage['id'].partition('/')[0]}.jsonl"  # whose first row it is
+    corpus = tmp_path / f"{passage['id'].partition('/')[0]}.jsonl"  # the file whose first row it is
     corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
     index_passages(corpus, tmp_path / "index")
     with serving("search", str(tmp_path / "index")) as service:

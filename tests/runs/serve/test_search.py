@@ -125,7 +125,7 @@ def test_a_malformed_call_never_reaches_the_service_and_is_the_models(
 
 
 def unscored(found: Trajectory) -> None:
-    """Ours: nothing was made up, nothing is scored, and a run that sees more of it stops."""
+    """A failure on our side: nothing was made up or scored, and a run with more of these stops."""
     assert (found.stop_reason, [one.status for one in found.calls]) == ("error", ["infra"])
     assert found.messages[-1].role == "assistant"
     assert found.reward is not None

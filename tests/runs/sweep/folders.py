@@ -11,7 +11,7 @@ from tests.runs.sweep.test_sweep import estimate
 SEEDS = (0, 1, 2)
 STEPS = 4
 SCORES = {"plain": (0.50, 0.60, 0.70), "sharp": (0.60, 0.60, 0.90)}
-"""Variant -> accuracy on `same`, by seed; on `points` a hundred times as much."""
+"""Variant -> accuracy on `same`, by seed; on `points` it is a hundred times as much."""
 
 
 def make_sweep(path: Path, **columns: Any) -> Path:
@@ -19,7 +19,7 @@ def make_sweep(path: Path, **columns: Any) -> Path:
 
     Args:
         path: The folder.
-        columns: Variant -> further columns of every step of its training.
+        columns: Variant -> further columns for every step of its training.
     """
     path.mkdir(parents=True)
     sweep = {
@@ -71,7 +71,7 @@ def _write_evaluation(folder: Path, score: float) -> None:
 
 
 def _write_items(folder: Path, seed: int, right: int) -> None:
-    """Ten questions of a seed, of which the first so many are answered right."""
+    """Ten questions for a seed; the first `right` of them are answered right."""
     rows = [
         {
             "id": f"{seed}/{number}",

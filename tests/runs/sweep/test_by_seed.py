@@ -48,7 +48,7 @@ STARTS = ["base-0.5", "base-0.9"]
 
 
 class Prepared(Runs):
-    """As `Runs`; what is prepared is a model, and data, for every seed."""
+    """As `Runs`; a model and data are prepared for every seed."""
 
     def __init__(self, tiny: Path, lens: Path) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ def test_rows_are_at_every_value_and_texts_are_filled() -> None:
     assert rows({"x": 1}, {})[0] == ("x", "x", {})
     assert differences([["x", "y"]], axes) == [("x-0.5-a", "y-0.5-a"), ("x-0.9-a", "y-0.9-a")]
     known = {"p": 0.9, "seed": 3}
-    # A number stays one; what is not known stays, as prompts have braces.
+    # Numbers stay numbers; unknown names stay, since prompts contain braces.
     assert filled({"a": "{p}", "b": ["{seed}/{p}", "{else} {p"], "{p}": 1}, known) == {
         "a": 0.9, "b": ["3/0.9", "{else} {p"], 0.9: 1,
     }  # fmt: skip
@@ -120,7 +120,7 @@ def test_every_seed_has_its_own_data_and_start(plan: Plan, tiny: Path, lens: Pat
     assert (table["failed"], table["unfinished"]) == ([], [])
     own = [w for w in runs.words if w[0] in ("sft", "data")]
     folders = [f"{out}/prepared/seed-{seed}" for seed in (3, 5)]
-    # Once for each seed, and the data once for each value, before they are read; not what nobody reads.
+    # Once per seed, and the data once per value, before it is read; but nothing that is not read.
     assert [w[w.index("--out") + 1] for w in own] == [
         f"{folder}/{name}" for folder in folders for name in ("start-of", "start", "data-0.5", "data-0.9")
     ]
@@ -152,7 +152,7 @@ def test_the_table_pairs_rows_at_the_same_value_and_starts_seed_by_seed(
         found = mean(table, "differences", pair, "accuracy", suite="lens")
         assert found == (pytest.approx(expected), None, None)
     row = table["variants"]["base-0.5"]
-    # What varies with the seed has an interval over seeds, though nothing was trained.
+    # Whatever varies with the seed has an interval over seeds, though nothing was trained.
     assert (row["seeds"], row["accuracy"]) == (2, None)
     assert mean(table, "variants", "base-0.5", "accuracy", suite="lens")[0] == pytest.approx(0.29)
     held = row["held_out"]["lens"]
@@ -232,7 +232,7 @@ def test_what_is_wrong_with_axes_and_commands_is_named(
 
 
 def test_the_demo_that_compares_is_a_part_of_the_sweep() -> None:
-    """The same recipes, data and starts: so a row of one is a row of the other."""
+    """The same recipes, data and starts, so a row of one is a row of the other."""
     whole = load_sweep(find("evidence", "recipes.sweep"), RECIPE, ["update.threads=1"])
     part = load_sweep(find("shortcut", "recipes.sweep"), RECIPE, [])
     assert set(part.recipes) == {"accuracy-only", "evidence"}

@@ -29,7 +29,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Noted(Ended):
-    """A command whose begin and end are noted."""
+    """A command whose start and end are recorded."""
 
     def __init__(self, name: str, events: list[tuple[str, str]], code: int, looks: int) -> None:
         super().__init__(code, looks=looks)
@@ -45,7 +45,7 @@ class Noted(Ended):
 
 
 class Machine:
-    """Runs commands that take so many looks, and fail where that is said; `words` are looks and status."""
+    """Runs commands that take a given number of polls, and fail if told to; `words` hold polls and status."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
@@ -60,7 +60,7 @@ class Machine:
 
 
 def job(name: str, seed: int | None, folder: Path, *looks: int, prepares: int = 0, code: int = 0) -> Job:
-    """A run of commands that take so many looks; the first `prepares` are for all of its seed."""
+    """A run of commands that take these numbers of polls; the first `prepares` are for its whole seed."""
 
     def commands() -> Iterator[Command]:
         for number, count in enumerate(looks):
@@ -104,7 +104,7 @@ def test_never_too_many_each_in_order_and_none_beside_what_prepares_its_seed(
         for other, running in zip(others, active, strict=True):
             alike = runs[other][0] == runs[own][0]
             prepares = int(running.partition(":")[2]) < runs[other][2]
-            # Its first part: afterwards it may itself be the one that prepares beside who trains.
+            # Only its first part: afterwards it may itself prepare while another one trains.
             assert not (alike and prepares and name.endswith(":0"))
         active.append(name)
         assert len(active) <= count

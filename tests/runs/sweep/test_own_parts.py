@@ -32,7 +32,7 @@ def here(tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """A sweep with a part of the reward, a verifier and a tool, over a suite with a scorer."""
 
     def afresh(*given: Any, **more: Any) -> object:
-        forget(used())  # as a process of its own begins
+        forget(used())  # as a new process starts
         return inside(*given, **more)
 
     monkeypatch.setitem(run_sweep.__kwdefaults__, "start", afresh)

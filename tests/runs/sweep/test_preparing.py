@@ -14,7 +14,7 @@ def left(folder: Path) -> list[str]:
 
 
 def test_what_an_interrupted_command_has_left_is_in_nobodys_way(tmp_path: Path) -> None:
-    """`--tiny` refuses a folder with a model; a training goes on in its own."""
+    """`--tiny` refuses a folder with a model; training continues in its own."""
     folder = tmp_path / "prepared" / "seed-3"
     for name in ("data/train.parquet", "tiny/config.json", "start/recipe.yaml", "other/x"):
         (folder / name).parent.mkdir(parents=True)

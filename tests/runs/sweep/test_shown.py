@@ -28,9 +28,9 @@ from vtune.runs.view.sweeps import sweeps_in, sweeps_of
 from vtune.view.place import find_places
 
 T = 4.302653
-"""Student's t of two degrees of freedom."""
+"""Student's t with two degrees of freedom."""
 SD = 0.1
-"""Of the differences 0.1, 0, 0.2."""
+"""Standard deviation of the differences 0.1, 0, 0.2."""
 OVER = mean_difference([Pair(str(number), 0.0, float(number < 3)) for number in range(30)])
 """Three of thirty questions are gained."""
 SHOWN = shown_by([0.1, 0.0, 0.2], over=OVER)
@@ -60,7 +60,7 @@ def test_numbers_have_their_values_by_seed_and_differences_what_they_could_show(
     assert found["values"] == pytest.approx([0.1, 0.0, 0.2])
     assert found["shown"] == pytest.approx(SHOWN)
     assert SHOWN is not None
-    assert shown_by_seeds(3) * SD < SHOWN  # questions say that seeds vary more
+    assert shown_by_seeds(3) * SD < SHOWN  # questions suggest that seeds vary more
     assert (found["low"], found["high"]) == pytest.approx((0.1 - T * SD / 3**0.5, 0.1 + T * SD / 3**0.5))
     assert table["variants"]["plain"]["minutes"]["value"] == pytest.approx(4 * 0.5)
 
@@ -69,7 +69,7 @@ def test_accuracy_has_an_interval_over_the_questions_of_all_seeds(table: dict[st
     found = table["differences"]["sharp - plain"]["held_out"]
     over = found["same"]["accuracy"]["by_questions"]
     assert over == pytest.approx(asdict(OVER))
-    # Points are not the mean of what questions score.
+    # Points are not the mean of the questions' scores.
     assert found["points"]["accuracy"]["by_questions"] is None
 
 
@@ -132,7 +132,7 @@ def test_what_seeds_can_show_stands_below(table: dict[str, Any]) -> None:
     assert "80 of 100" in last["title"]
     assert last["head"] == ["", "seeds", "training", "same", "points"]
     assert SHOWN is not None
-    # Training and the faithful answers differ by as much in all seeds.
+    # Training and faithful answers differ by the same amount in all seeds.
     numbers = "–", f"{100 * SHOWN:.1f}", f"{100 * shown_by_seeds(3) * SD:.3g}"
     assert last["rows"] == [["sharp - plain: accuracy", "3", *numbers]]
 
@@ -164,7 +164,7 @@ def test_differences_are_drawn_in_points_of_percent(table: dict[str, Any]) -> No
 def test_intervals_end_where_their_numbers_do(folder: Path, tmp_path: Path) -> None:
     vtune("report", folder, "--figure", tmp_path / "sweep.svg")
     lines = re.findall(r'style="(fill: none; stroke[^"]+)"', (tmp_path / "sweep.svg").read_text())
-    # The frame of a panel, whose corners are closed so, is no interval.
+    # The frame of a panel, whose corners are joined like this, is not an interval.
     lines = [line for line in lines if "miter" not in line]
     assert lines
     assert not any("square" in line for line in lines)
@@ -206,10 +206,10 @@ def test_a_table_is_of_one_kind_of_folder(folder: Path) -> None:
 
 def test_a_curve_is_the_running_mean_over_seeds_with_the_lowest_and_the_highest(folder: Path) -> None:
     curves = sweep_curves(folder, sweep_table(folder))
-    assert list(curves) == ["accuracy", "entropy"]  # nobody called a tool
+    assert list(curves) == ["accuracy", "entropy"]  # no tool was called
     curve = curves["accuracy"]["plain"]
     assert list(curve.steps) == [0, 1, 2, 3]
-    # Seed 1 of three at steps 0 to 3: 0.1, 0.2, 0.3, 0.4; each with the one before it.
+    # Seed 1 of three at steps 0 to 3: 0.1, 0.2, 0.3, 0.4; each averaged with the one before it.
     assert list(curve.mean) == pytest.approx([0.1, 0.15, 0.25, 0.35])
     assert list(curve.low) == pytest.approx([0.0, 0.05, 0.15, 0.25])
     assert list(curve.high) == pytest.approx([0.2, 0.25, 0.35, 0.45])
@@ -369,7 +369,7 @@ def test_a_folder_stands_for_the_sweeps_in_it(folder: Path) -> None:
     shown = vtune("report", folder.parent)
     assert f"left out: {folder.parent / 'other'}: not the settings of a sweep" in shown.out
     assert vtune("report", folder.parent / "other").code == 2
-    table = vtune("report", folder.parent, "--csv")  # a table lacks nothing silently
+    table = vtune("report", folder.parent, "--csv")  # a table omits nothing silently
     assert (table.code, table.out) == (2, "")
     assert "not the settings of a sweep" in table.err
     shutil.rmtree(folder.parent / "other")

@@ -46,7 +46,7 @@ def write(folder: Path, **changes: Any) -> Path:
 
 
 class Ended:
-    """A command that had ended before anybody asked; it may have run a while."""
+    """A command that has ended before it is polled; it may have run for a while."""
 
     def __init__(self, code: int, *, looks: int = 0) -> None:
         self.code = code
@@ -73,12 +73,12 @@ def inside(words: Sequence[str], *, log: Path, result: Path | None, **more: Any)
 
 
 class Runs:
-    """Takes the place of processes: notes the commands, and writes what they would leave."""
+    """Replaces processes: records the commands, and writes what they would leave."""
 
     def __init__(self) -> None:
         self.words: list[list[str]] = []
         self.fails: dict[str, int] = {}
-        """Part of a run folder's path -> status that a command about it ends with."""
+        """Part of a run folder's path -> exit status of a command about that folder."""
         self.interrupted = ""
 
     def __call__(self, words: Sequence[str], *, log: Path, result: Path | None, **more: Any) -> Ended:
@@ -130,7 +130,7 @@ class Runs:
             "score": {"score": score, "n": 6} | ({"fsp": 0.75} if out.name == "dark" else {}),
             "faithfulness": looks,
             "model": model,
-            # What `vtune eval` says of a suite that blackens what calls show.
+            # As `vtune eval` records a suite that blackens what calls show.
             "suite": judged_as_shown(load_recipe(suite, EvalSuite)).model_dump(mode="json"),
             "environment": {"data": self.prints},
         }
@@ -150,7 +150,7 @@ def runs() -> Runs:
 
 @pytest.fixture
 def plan(tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """Four runs on puzzles that are there; their fingerprints are not looked at."""
+    """Four runs on existing puzzles; their fingerprints are not checked."""
     monkeypatch.setattr("vtune.runs.sweep.runs.fingerprint", lambda path: None)
     monkeypatch.setattr("vtune.runs.sweep.runs.fingerprints", lambda suite: {})
     return load_sweep(write(tmp_path / "sweeps", held_out=held_out(lens)), RECIPE, words(tiny, lens))
@@ -201,16 +201,16 @@ def test_the_table_has_means_over_seeds_and_paired_differences(
     assert mean(table, "variants", "plain", "accuracy", suite="lens") == pytest.approx(
         (0.5, 0.5 - t * 0.1, 0.5 + t * 0.1), abs=1e-6
     )
-    # Seed by seed 0.1 and 0.3: their own spread, not that of the variants.
+    # By seed 0.1 and 0.3: their own spread, not that of the variants.
     assert mean(table, "differences", "sharp - plain", "accuracy", suite="lens") == pytest.approx(
         (0.2, 0.2 - t * 0.1, 0.2 + t * 0.1), abs=1e-6
     )
-    # The first of three steps is not among the last two; seeds that are alike have no interval.
+    # The first of three steps is not among the last two; identical seeds have no interval.
     assert mean(table, "variants", "plain", "accuracy") == (pytest.approx(0.5), None, None)
     assert mean(table, "differences", "sharp - plain", "accuracy") == (pytest.approx(0.25), None, None)
     assert table["variants"]["plain"]["entropy"]["value"] == pytest.approx(1.4)
     assert table["variants"]["plain"]["tool calls"]["value"] == 2.0
-    # Of ten calls two failed by the model's doing, and two by ours.
+    # Out of ten calls, two failed because of the model, and two because of us.
     assert table["variants"]["plain"]["call errors"]["value"] == pytest.approx(0.2)
     assert table["variants"]["plain"]["seeds"] == 2
 
@@ -240,7 +240,7 @@ def test_a_report_shows_the_table_again(
 def test_a_failing_run_costs_no_other_and_is_named(plan: Plan, tmp_path: Path, runs: Runs) -> None:
     runs.fails = {"sharp/seed-3": -9}
     table = sweep(plan, tmp_path / "out", runs)
-    assert len(runs.words) == 7  # it has nothing to be evaluated
+    assert len(runs.words) == 7  # it has nothing to evaluate
     assert table["unfinished"] == ["sharp/seed-3"]
     assert table["variants"]["sharp"]["seeds"] == table["differences"]["sharp - plain"]["seeds"] == 1
     assert table["variants"]["sharp"]["held_out"]["lens"]["accuracy"] == {
@@ -332,7 +332,7 @@ def test_what_a_folder_began_with_cannot_change(
 
 
 def with_a_start(tiny: Path, lens: Path, folder: Path, **changes: Any) -> Plan:
-    """Two suites, and a model that is only evaluated, with pictures black on both."""
+    """Two suites, and a model that is only evaluated, with black pictures on both."""
     start = {"model": str(tiny), "settings": {"call_images": "black"}}
     values: dict[str, Any] = {
         "held_out": two_suites(lens),
@@ -356,7 +356,7 @@ def test_every_suite_has_its_accuracy_and_faithfulness_with_differences(
     assert mean(table, "differences", "sharp - plain", "faithful", suite="lens") == pytest.approx(
         (0.1, 0.1 - t * 0.05, 0.1 + t * 0.05), abs=1e-6
     )
-    # Only one suite tells HR-Bench's parts apart.
+    # Only one suite distinguishes HR-Bench's parts.
     assert table["variants"]["plain"]["held_out"]["lens"]["fsp"] is None
     assert mean(table, "variants", "plain", "fsp", suite="dark") == (0.75, None, None)
     assert table["runs"]["sharp/seed-5"]["held_out"]["lens"]["faithful"] == 0.45
@@ -395,7 +395,7 @@ def test_a_model_that_is_not_trained_is_evaluated_once_and_stands_against_every_
     # A single evaluation has the interval over its own questions.
     assert mean(table, "variants", "base", "faithful", suite="lens") == (0.125, 0.0, 0.25)
     assert [table["differences"][pair]["seeds"] for pair in ("plain - base", "base - sharp")] == [2, 2]
-    # 0.4 and 0.6 against 0.25, and the other way round 0.5 and 0.9.
+    # 0.4 and 0.6 minus 0.25, and the other way round 0.5 and 0.9.
     assert mean(table, "differences", "plain - base", "accuracy", suite="lens")[0] == pytest.approx(0.25)
     assert mean(table, "differences", "base - sharp", "accuracy", suite="lens")[0] == pytest.approx(-0.45)
     states = plan_sweep(planned, out, check=lambda recipe: {"missing": []}, resume=True, processes=1)["runs"]
@@ -519,7 +519,7 @@ def test_some_variants_are_run_now_and_others_later(
     assert {Path(w[w.index("--out") + 1]).parts[-2] for w in runs.words if w[0] == "rl"} == {"sharp"}
     assert (set(both["variants"]), list(both["differences"])) == ({"plain", "sharp"}, ["sharp - plain"])
     assert both["variants"]["plain"] == first["variants"]["plain"]
-    # One that is no longer in the file costs nothing.
+    # A run that is no longer in the file costs nothing.
     write(
         tmp_path / "sweeps",
         held_out=held_out(lens),
@@ -660,7 +660,7 @@ def test_a_shipped_sweep_has_the_rows_of_codevs_tables(name: str, recipe: str, b
     assert asked is not None
     assert (asked.weight, asked.by) == (0.5, by)
     assert rewards["consistency"].model_copy(update={"consistency": None}) == rewards["accuracy-only"]
-    # One reward, from the weights that are untrained in the other row.
+    # The same reward, from the weights that are untrained in the other row.
     base = plan.untrained[next(row for row in plan.untrained if row != "cold-start-sft")]
     assert plan.recipes["zero-rl"] == codev.model_copy(update={"model": base.model})
     assert plan.untrained["cold-start-sft"].model == codev.model != base.model

@@ -25,18 +25,18 @@ def faulty(*given):
 
 
 """
-"""A function that breaks at a sample, or else a call, behind so many."""
+"""A function that breaks at a sample, or else a call, after this many."""
 
 
 @pytest.fixture(autouse=True)
 def forgetting() -> Iterator[None]:
-    """Nothing is left for tests behind these in the same process."""
+    """Leave nothing behind for later tests in the same process."""
     yield
     forget(used())
 
 
 def breaking(name: str, folder: Path, *, most: int) -> Path:
-    """A file like that of a part, whose function breaks behind `most` samples or calls."""
+    """A file like that of a part, whose function breaks after `most` samples or calls."""
     head, _, added = (OWN / f"{name}.py").read_text().rpartition("\n\n\n")
     wrong = added.replace(f"({name})", "(faulty)").replace(f", {name})", ", faulty)")
     assert wrong != added
@@ -46,13 +46,13 @@ def breaking(name: str, folder: Path, *, most: int) -> Path:
 
 
 def style(folder: Path, heldout: Path) -> list[str]:
-    """A style of prompts that breaks in the second step, in which it is asked for the third sample."""
+    """A prompt style that breaks in the second step, when it is asked for the third sample."""
     path = breaking("terse", folder, most=2)
     return setting(uses=json.dumps([str(path)]), rollout__prompt="terse", prompts_per_step=2)
 
 
 def scorer(folder: Path, heldout: Path) -> list[str]:
-    """A scorer of a suite that breaks in its second evaluation."""
+    """A scorer for a suite that breaks in its second evaluation."""
     path = breaking("worst", folder, most=1)
     settings = {"data": [str(heldout)], "uses": [str(path)], "scorer": "worst"}
     suites = [{"suite": "lens", "limit": 1, "settings": settings}]

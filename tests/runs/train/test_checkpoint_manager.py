@@ -29,7 +29,7 @@ def manager(keep: Keep, out: Path) -> CheckpointManager:
 
 
 def after(curve: dict[int, float], out: Path, keep: Keep, *, every: int = 1) -> tuple[list[int], str | None]:
-    """The checkpoints that are there after the last step of a curve, and what `best` points to."""
+    """The checkpoints that exist after the last step of a curve, and what `best` points to."""
     checkpoints = manager(keep, out)
     with MetricsLog(out / "metrics.jsonl", first_step=0) as log:
         for step, value in curve.items():
@@ -66,7 +66,7 @@ def test_the_newest_the_best_and_those_for_the_curve_stay(
 
 
 def test_the_best_is_one_that_there_is_a_checkpoint_of(tmp_path: Path) -> None:
-    """Weights before training, and between checkpoints, may be better: nobody has them."""
+    """The weights before training, and between checkpoints, may be better, but do not exist any more."""
     keep = Keep(newest=1, best=BEST)
     assert after({1: 0.9, 2: 0.3, 3: 0.8, 4: 0.2}, tmp_path, keep, every=2) == ([2, 4], "step-000002")
 
@@ -76,7 +76,7 @@ def test_a_link_says_nothing_where_the_recipe_asks_for_no_best_any_more(tmp_path
     assert (tmp_path / "checkpoints/best").is_symlink()
     manager(Keep(newest=2), tmp_path).point()
     assert not (tmp_path / "checkpoints/best").is_symlink()
-    manager(Keep(newest=2), tmp_path / "new").point()  # where nothing was written yet
+    manager(Keep(newest=2), tmp_path / "new").point()  # where nothing has been written yet
 
 
 def test_a_kill_between_a_checkpoint_and_its_link_is_made_good_at_the_next_start(tmp_path: Path) -> None:
@@ -88,13 +88,13 @@ def test_a_kill_between_a_checkpoint_and_its_link_is_made_good_at_the_next_start
     point(checkpoints.root, NEWEST, checkpoints.root / "step-000008")
     with checkpoints:
         assert (checkpoints.root / "newest").resolve().name == "step-000010"
-        assert len(complete(checkpoints.root)) == 2  # what is to go goes when the next one is there
+        assert len(complete(checkpoints.root)) == 2  # a checkpoint is removed only when the next one exists
     with manager(Keep(newest=1), tmp_path / "new") as first:
         assert not first.root.exists()
 
 
 class Together(Ranks):
-    """The first of two processes, of which the other does the same."""
+    """The first of two processes; the other does the same."""
 
     def gather(self, value: Any) -> list[Any]:
         return [value] * self.world
@@ -104,7 +104,7 @@ class Together(Ranks):
 
 
 class Written:
-    """A trainer whose state is a byte."""
+    """A trainer whose state is a single byte."""
 
     lora = None
 
@@ -123,7 +123,7 @@ class Written:
 def test_what_all_processes_save_before_they_stop_together_is_a_checkpoint(
     background: bool, begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it had been begun when one of them failed, or is written because one has."""
+    """Whether it was begun before one of them failed, or is written because one has."""
     monkeypatch.setattr("vtune.runs.train.checkpoint_manager.write_weights", lambda folder, *_: None)
     ranks = Together(rank=0, world=2, local=0)
     settings = Checkpoints(every=7, minutes=None, keep=Keep(newest=1), background=background)
@@ -171,7 +171,7 @@ def test_checkpoints_for_the_curve_are_among_those_that_are_written() -> None:
 
 
 def test_a_finished_evaluation_of_the_weights_that_a_run_goes_on_from_stays(tmp_path: Path) -> None:
-    """One that was cut between its lines goes, and so does what was trained after the checkpoint."""
+    """One that was cut off between its lines is removed, as is what was trained after the checkpoint."""
     file = tmp_path / "metrics.jsonl"
     lines = [
         (3, "all"), (4, "eval/quiz/hard"), (4, "eval/quiz/all"), (4, "eval/exam/hard/all"), (4, "all"),
@@ -189,7 +189,7 @@ def test_a_finished_evaluation_of_the_weights_that_a_run_goes_on_from_stays(tmp_
 def test_numbers_that_were_cut_are_said_when_a_run_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A full disk cuts the last line of a file, and the checkpoint of its step may be whole all the same."""
+    """A full disk cuts off the last line of a file; the checkpoint of that step may still be intact."""
     file = tmp_path / "metrics.jsonl"
     lines = [json.dumps({"step": step, "source": "all", "loss": 0.5}) + "\n" for step in range(4)]
     file.write_text("".join(lines))
@@ -206,7 +206,7 @@ def test_numbers_that_were_cut_are_said_when_a_run_goes_on(
 def test_a_cut_line_over_all_sources_is_missed_however_many_lines_its_step_has(
     other: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Reinforcement writes a line for each source before it, and so does an evaluation of every step."""
+    """Reinforcement learning writes a line for each source before it, as does an evaluation of every step."""
     file = tmp_path / "metrics.jsonl"
     names = [(step, source) for step in range(4) for source in (other, "all")]
     lines = [json.dumps({"step": step, "source": source, "loss": 0.5}) + "\n" for step, source in names]
@@ -220,7 +220,7 @@ def test_a_cut_line_over_all_sources_is_missed_however_many_lines_its_step_has(
 
 @pytest.mark.parametrize("size", [0, 200])
 def test_a_checkpoint_that_was_cut_short_is_named(tmp_path: Path, size: int) -> None:
-    """As a copy to another machine that broke off leaves it."""
+    """As an interrupted copy to another machine leaves it."""
 
     class Loads:
         def load(self, folder: Path) -> Any:
@@ -256,7 +256,7 @@ def test_a_run_that_resumes_without_a_checkpoint_says_that_it_begins_again(
 def test_processes_that_see_different_checkpoints_do_not_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each would read its part of another state."""
+    """Each would read its part of a different state."""
 
     def gather(self: Ranks, value: Any) -> list[Any]:
         return [value, value, ("node-2", "step-000020"), ("node-2", "step-000020")]

@@ -27,7 +27,7 @@ WEIGHT = 0.5
 def drawn(
     model: Path, lens: Path, out: Path, manner: Manner, **more: object
 ) -> tuple[list[Trajectory], Manners]:
-    """The rollouts of one step, and the policy that drew them."""
+    """The rollouts of one step, and the policy that generated them."""
     data = lens / "train.parquet"
     settings = {"steps": 1, "prompts_per_step": 4, "group_size": 2, "trajectories_every": 1}
     settings |= {"rollout__max_new_tokens": 90, "rollout__max_tokens": 900, "checkpoints__every": 1} | more
@@ -39,7 +39,7 @@ def drawn(
 
 
 def parts(trajectories: Sequence[Trajectory]) -> list[tuple[float | None, float | None]]:
-    """Accuracy and what is paid for use, of each."""
+    """Accuracy and the score for use, of each."""
     rewards = [t.reward for t in trajectories]
     assert None not in rewards
     return [(reward.accuracy, reward.own.get(NAME)) for reward in rewards if reward is not None]
@@ -61,12 +61,12 @@ def test_who_reads_the_crop_is_paid_and_who_knew_is_not(tiny: Path, lens: Path, 
     assert set(parts(uses)) == {(1.0, 1.0)}
     knew, _ = drawn(tiny, lens, tmp_path / "knew", "ignores", **asks)
     assert set(parts(knew)) == {(1.0, 0.0)}
-    # Both look at the same place and are right: without the part their rewards are one.
+    # Both look at the same place and are right: without the part their rewards are equal.
     first, second = totals(uses), totals(knew)
     assert first.keys() == second.keys()
     assert [first[key] - second[key] for key in first] == pytest.approx([WEIGHT] * len(first))
     assert numbers(tmp_path / "uses")[0, "all"]["reward_counterfactual"] == 1.0
-    # Two turns to a rollout, and one drawn again: as long as a turn may be, after the same tokens.
+    # Two turns per rollout, and one regenerated: as long as a turn may be, after the same tokens.
     assert len(engine.requests) == 3 * len(uses)
     for request in engine.requests[2 * len(uses) :]:
         (record,) = [t for t in uses if (t.group, t.rollout) == request.key[2:4]]

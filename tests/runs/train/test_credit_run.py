@@ -22,9 +22,9 @@ LOOK = '<think>I look.\n<code>\nimage.crop((0, 0, 60, 60)).save("look.png")\n</c
 
 
 class Looker(ScriptedEngine):
-    """Looks in the same place every time; then siblings answer all digits, or all the same wrong one.
+    """Looks at the same place every time; then siblings answer all digits, or all the same wrong one.
 
-    All of a prompt's siblings agree where its number is 1 or 2: nothing can be learnt from them.
+    All siblings of a prompt agree if its number is 1 or 2, so that nothing can be learnt from them.
     """
 
     async def generate(self, request: Request) -> Completion:
@@ -84,7 +84,7 @@ def stored(run: Path, step: int) -> list[Trajectory]:
 def test_prompts_that_teach_nothing_are_replaced_and_counted(runs: Runs) -> None:
     told = numbers(runs.whole)
     asked = [sorted({t.group for t in stored(runs.whole, step)}) for step in range(3)]
-    # Of 0 and 1 one has zero variance; 2, which replaces it, has too, and stays unused.
+    # Of 0 and 1 one has zero variance; 2, which replaces it, does too, and stays unused.
     assert asked == [[0, 1, 2], [3, 4], [5, 6]]
     assert [told[step, "all"]["groups_replaced"] for step in range(3)] == [1, 0, 0]
     assert [told[step, "all"]["groups_zero_variance"] for step in range(3)] == [pytest.approx(2 / 3), 0, 0]
@@ -102,7 +102,7 @@ def test_a_failing_look_that_a_success_shares_is_punished_less_than_its_answer(r
                 assert gain == pytest.approx(trajectory.advantage)
                 continue
             corrected += 1
-            # One in five is right: 0.8 and -0.2 where the form earns all the same.
+            # One in five is right: 0.8 and -0.2, since the format score is the same for all.
             assert (trajectory.advantage, gain) == (pytest.approx(-0.2), pytest.approx(0.0))
             each = token_advantages(trajectory)
             (call,) = trajectory.calls

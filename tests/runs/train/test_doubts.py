@@ -29,7 +29,7 @@ def test_a_reward_without_weight_is_one() -> None:
     (doubt,) = found("codev", *nothing)
     assert "no part of the reward has weight" in doubt
     assert not found("codev", *nothing, "reward.consistency={weight: 0.5, by: model}")
-    assert not found("orsta-7b", *nothing)  # its samples bring their weights
+    assert not found("orsta-7b", *nothing)  # its samples bring their own weights
 
 
 def test_credit_between_calls_of_tools_that_nobody_offers_is_named() -> None:

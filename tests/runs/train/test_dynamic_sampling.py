@@ -8,7 +8,7 @@ from vtune.runs.train.dynamic_sampling import DynamicSampling, StepGroups
 from vtune.schema.trajectory import Trajectory
 
 GROUP = 2
-"""Rollouts of one prompt."""
+"""Rollouts per prompt."""
 
 
 def sampling(
@@ -19,7 +19,7 @@ def sampling(
     taken: int = 0,
     asked: list[range] | None = None,
 ) -> DynamicSampling:
-    """Draws rollouts whose rewards are 0 and 1, or twice 1 where the prompt has zero variance."""
+    """Generates rollouts with rewards 0 and 1, or 1 twice if the prompt has zero variance."""
 
     async def draw(step: int, numbers: range) -> list[Trajectory]:
         if asked is not None:
@@ -47,7 +47,7 @@ def steps(one: DynamicSampling, numbers: Sequence[int]) -> list[StepGroups]:
 def test_zero_variance_groups_are_replaced_by_the_next_prompts() -> None:
     asked: list[range] = []
     first, second = steps(sampling(lambda n: n in {1, 2, 4}, share=4, rounds=2, asked=asked), [0, 1])
-    # Of 0-3 two have zero variance; of 4 and 5 one has; 6 fills the step.
+    # Of 0-3 two have zero variance; of 4 and 5 one does; 6 fills the step.
     assert asked[:3] == [range(4), range(4, 6), range(6, 7)]
     assert first.kept == {0, 3, 5, 6}
     assert (first.groups, first.zero_variance, first.taken) == (7, 3, 7)
@@ -95,7 +95,7 @@ def test_a_resumed_run_draws_the_same_steps(
     for one in whole:
         assert len(one.kept) == share
         assert len(one.trajectories) == GROUP * one.groups <= GROUP * share * (1 + rounds)
-        # A zero-variance group stays only where there are not enough others.
+        # A zero-variance group is kept only if there are not enough others.
         telling = one.groups - one.zero_variance
         assert sum(group not in zero_variance for group in one.kept) == min(telling, share)
 

@@ -133,7 +133,7 @@ def test_a_head_that_adapters_bring_is_one_by_the_configuration_too(tiny: Path, 
 
 
 def renamed(file: Path) -> None:
-    """As an older transformers called the layers."""
+    """Rename the layers as in an older transformers."""
     older = {name.replace(".language_model.", "."): one for name, one in load_file(file).items()}
     save_file(older, file, metadata={"format": "pt"})
 
@@ -201,7 +201,7 @@ def test_weights_that_are_no_numbers_are_no_export(tiny: Path, tmp_path: Path) -
 
 
 class Off:
-    """An engine whose log-probabilities are a little off."""
+    """An engine whose log-probabilities are slightly off."""
 
     def __init__(self, engine: Engine, by: float) -> None:
         self._engine = engine

@@ -27,9 +27,9 @@ AHEAD = {"rollout__engine": "vllm", "rollout__staleness": BEHIND, "rollout__inte
 
 
 class Copied:
-    """Draws with weights of its own, as vLLM does.
+    """Generates with its own weights, as vLLM does.
 
-    A turn of a step that is drawn ahead is written in two parts: the second waits for new weights.
+    A turn of a step that is generated ahead is written in two parts: the second waits for new weights.
     """
 
     cohorts = 1
@@ -91,7 +91,7 @@ class Copied:
 
 @pytest.fixture(scope="module")
 def run(schooled: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of weights that change under every step but the first."""
+    """A run whose weights change during every step except the first."""
     out = tmp_path_factory.mktemp("runs") / "interrupted"
     given = setting(
         steps=STEPS, rollout__engine="vllm", rollout__staleness=BEHIND, rollout__interrupt=True,
@@ -132,7 +132,7 @@ def test_each_token_has_its_version_and_none_is_further_behind_than_the_recipe_s
 def test_each_token_is_weighed_against_the_weights_that_drew_it(
     run: Path, schooled: Path, lens: Path
 ) -> None:
-    """Its log-probability is what its version says of it, as it was saved, and what no other says."""
+    """Its log-probability matches that of its own version, as saved, and of no other."""
     saved = [load(schooled)] + [load(run / f"checkpoints/step-{step:06d}") for step in range(1, STEPS)]
     items = [item_of(replace(t, advantage=1.0), updated=False) for t in drawn(run, 3)]
     items = [item for item in items if item.counted]
@@ -169,7 +169,7 @@ def test_each_token_is_weighed_against_the_weights_that_drew_it(
             "reward.iou is adaptive",
         ),
         (
-            # The next step is begun before this one is drawn, with a staleness of 1, too.
+            # The next step starts before this one is generated, with a staleness of 1 too.
             {
                 **{**AHEAD, "rollout__staleness": 1},
                 "reward__iou": "{schedule: adaptive, thresholds: [0.5, 0.9], until: [], target: 0.5}",

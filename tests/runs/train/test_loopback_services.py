@@ -24,7 +24,7 @@ def never(_: str) -> bool:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Where something listens."""
+    """A port on which something listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -49,7 +49,7 @@ def test_a_service_on_a_loopback_address_must_run_on_every_machine(port: int) ->
 
 
 def test_servers_that_draw_are_the_same_for_all_machines(port: int) -> None:
-    """They get weights from one process: those of another machine would never have them."""
+    """They get weights from one process: those on another machine would never get them."""
     there = {"rollout": {"servers": ["http://node-3:8000", f"http://localhost:{port}"]}}
     with pytest.raises(
         RecipeError, match=rf"rollout.servers is http://localhost:{port}, and the run"
@@ -60,7 +60,7 @@ def test_servers_that_draw_are_the_same_for_all_machines(port: int) -> None:
 
 
 def test_other_addresses_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy may be between; the first process has asked them."""
+    """There may be a proxy in between; the first process has asked them."""
     monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("asked"))
     values = {
         "tools": {"text_search": {"url": "https://search.example.org"}, "image_search": None},

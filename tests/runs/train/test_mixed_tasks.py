@@ -80,7 +80,7 @@ def report(ran: tuple[Path, Ended]) -> dict[str, Any]:
 
 
 def mean_reward(run: Path, source: str, steps: range) -> float:
-    """Accuracy part of the reward, each reply alike."""
+    """Mean accuracy part of the reward, with equal weight for every reply."""
     rows = [row for (step, name), row in numbers(run).items() if name == source and step in steps]
     return sum(row["reward_accuracy"] * row["trajectories"] for row in rows) / sum(
         row["trajectories"] for row in rows
@@ -89,7 +89,7 @@ def mean_reward(run: Path, source: str, steps: range) -> float:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_reward_of_each_source_rises(ran: tuple[Path, Ended], source: str) -> None:
-    """Of boxes too, although they have to be much tighter at the end."""
+    """Even for boxes, although they have to be much tighter at the end."""
     run, _ = ran
     half = STEPS // 2
     if source in BOXED:
@@ -152,14 +152,14 @@ def test_the_worst_and_the_best_reply_of_each_source_can_be_read(report: dict[st
 def test_eight_updates_a_rollout_batch_clip_what_has_moved(
     started: Path, puzzles: Path, tmp_path: Path
 ) -> None:
-    """V-Triune's off-policy setting: the first update is on-policy, in the others the clip can act."""
+    """V-Triune's off-policy setting: the first update is on-policy, in the others clipping can act."""
     out = tmp_path / "run"
     ended = learn(
         started, puzzles, out, steps=2, prompts_per_step=4, updates_per_step=8, update__learning_rate=0.002
     )
     assert ended.code == 0, ended.err
     rows = numbers(out)
-    # Token by token the weights are others than those that drew.
+    # Token by token, the weights differ from those that generated.
     assert rows[0, "all"]["mismatch_mean"] > 1e-3
     assert rows[1, "all"]["clip_share"] > 0
     assert not same_weights(started, out / "checkpoints/newest")

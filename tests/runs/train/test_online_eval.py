@@ -58,8 +58,8 @@ async def told_to_stop(*_: Any) -> None:
 def runs(
     schooled: Path, unbroken: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path, Ended]:
-    """One run that is never evaluated, and one that broke down in its second evaluation, got SIGTERM in it
-    when it was resumed, and was resumed once more."""
+    """One run that is never evaluated, and one that failed in its second evaluation, got SIGTERM in it when
+    it was resumed, and was resumed once more."""
     watched = tmp_path_factory.mktemp("online") / "watched"
     keep = "{newest: 1, best: {suite: lens, metric: reward, mode: max}}"
     more = setting(eval=online(lens / "heldout.parquet"), checkpoints__keep=keep)
@@ -108,7 +108,7 @@ def test_it_comes_before_training_every_so_many_steps_and_at_the_end_each_once(
     assert ended.err.count("sandbox: ") == 1
     lines = [json.loads(line) for line in (watched / "metrics.jsonl").read_text().splitlines()]
     assert [line["seconds_eval"] > 0 for line in lines if line["source"] == WHOLE] == [True] * 3
-    # Nothing is left to do, and nothing is done again.
+    # Nothing is left to do, and nothing is repeated.
     before = (watched / "metrics.jsonl").read_text()
     again = vtune("rl", "--recipe", watched / "recipe.yaml", "--out", watched, "--resume")
     assert again.code == 0, again.err
@@ -125,7 +125,7 @@ def test_it_says_what_an_evaluation_of_the_checkpoint_says(
     whole = json.loads(ended.out)
     row = evaluations(watched)[4]
     assert row["score"] == whole["score"]["score"]
-    # An evaluation reads its rewards from a file, which has them in float32.
+    # An evaluation reads its rewards from a file, which stores them in float32.
     named = whole["sources"]["all"]
     assert {name: row[name] for name in named} == pytest.approx(named, rel=1e-6)
     assert row["faithful_of_all"] == whole["faithfulness"]["faithful_of_all"]["value"]
@@ -177,7 +177,7 @@ def test_supervised_training_is_evaluated_and_does_not_feel_it(
     ):
         ended = vtune(*sft(tiny, lens / "traces.parquet", tmp_path / name, *settings, *more))
         assert ended.code == 0, ended.err
-        # Code runs in evaluations alone, of which there are three.
+        # Code runs only in evaluations, of which there are three.
         assert ended.err.count("sandbox: ") == (name == "watched")
     plain, watched = tmp_path / "plain", tmp_path / "watched"
     assert training(watched) == training(plain)
@@ -253,7 +253,7 @@ def test_what_supervised_training_has_learnt_is_saved_when_an_evaluation_does_no
 def test_a_scorer_that_breaks_in_one_process_ends_all_of_them(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind it all processes write a checkpoint together."""
+    """After it, all processes write a checkpoint together."""
     wrong = DataError("no such table", where="table.csv")
 
     def score(*_: object) -> dict[str, float]:
@@ -296,7 +296,7 @@ def test_a_run_and_its_suite_do_not_write_one_record_of_the_web(tmp_path: Path) 
 def test_a_suite_does_not_spend_what_another_may_ask_the_web(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first asks as often as its budget allows, and the second may still ask."""
+    """The first uses up its whole budget, and the second may still ask."""
     recipe = OnlineEval.model_validate({"every": 1, "suites": ["lens", "vstar"]})
     rules = WebRules(budget=Budget(requests=1))
     asked: list[str] = []
@@ -364,7 +364,7 @@ def test_a_summariser_of_a_suite_that_does_not_answer_is_found_at_the_start(
     recipe = OnlineEval.model_validate({"every": 1, "suites": suites})
     with pytest.raises(ServiceError, match="the text search service gave no answer"):
         check_suites(load_suites(recipe, kind="transformers"), model=None, world=1)
-    monkeypatch.setattr(online_suites, "check_asking", lambda _: None)  # as where the service answers
+    monkeypatch.setattr(online_suites, "check_asking", lambda _: None)  # as if the service answered
     with pytest.raises(ServiceError, match="text searches would have no summary"):
         check_suites(load_suites(recipe, kind="transformers"), model=None, world=1)
 

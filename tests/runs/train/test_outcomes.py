@@ -35,7 +35,7 @@ from vtune.update.held_files import HeldFile
 pytestmark = pytest.mark.train
 
 ROOM = 1 << 20
-"""Bytes beyond which no file may grow: what the disk is like when it is nearly full."""
+"""Maximum size of a file in bytes, to simulate a nearly full disk."""
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def test_a_full_disk_ends_the_run_with_the_reason_and_spares_the_older_checkpoin
 def test_a_run_goes_on_while_a_checkpoint_is_written(
     schooled: Path, lens: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk on which the first one takes until the third step was learnt; the run can resume from it."""
+    """On a disk so slow that the first one takes until the third step; the run can resume from it."""
     run, learnt = tmp_path / "run", threading.Event()
     step, write_out = Trainer.step, HeldFile.write_out
     there: list[list[str]] = []
@@ -114,7 +114,7 @@ def test_a_run_goes_on_while_a_checkpoint_is_written(
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, factors: Mapping[int, float]) -> None:
-    """The losses of these steps are so many times as large."""
+    """Multiply the losses of these steps by these factors."""
     forward = Trainer._forward
 
     def wrong(self: Trainer, *given: Any, **named: Any) -> Any:
@@ -127,7 +127,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, factors: Mapping[int, float]) -> Non
 def test_an_update_that_explodes_is_skipped_and_counted_where_the_recipe_says_so(
     schooled: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is no number, and one that is large."""
+    """One that is NaN, and one that is large."""
     run = tmp_path / "run"
     poison(monkeypatch, {1: math.nan, 2: 1e12})
     ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", run, *setting(update__skip_grad_norm=1e6)))
@@ -190,7 +190,7 @@ def test_a_judge_that_dies_ends_the_run_above_the_bound_and_it_can_go_on_with_an
 def test_long_prompts_of_a_large_step_are_refused_only_where_they_must_end_it(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
-    """2 of the first 32 are more than 5 %, and 2 of the 64 of a step are not."""
+    """2 of the first 32 are more than 5 %, but 2 of a step's 64 are not."""
     data = tmp_path / "long.parquet"
     (sample,) = islice(read_samples(lens / "train.parquet"), 1)
     picture = replace(sample.images[0], data=load_picture(sample.images[0], lens), path=None)
@@ -207,7 +207,7 @@ def test_long_prompts_of_a_large_step_are_refused_only_where_they_must_end_it(
 
 
 def test_a_template_that_opens_thoughts_itself_is_warned_of(tiny: Path, lens: Path, tmp_path: Path) -> None:
-    """Replies then begin without the tag that the format reward looks for."""
+    """Replies then begin without the tag that the format reward expects."""
     model = tmp_path / "model"
     shutil.copytree(tiny, model)
     template = model / "chat_template.jinja"
@@ -303,8 +303,8 @@ def test_a_sandbox_that_dies_is_replaced_and_the_run_learns_the_same(
     async def run_or_lose(self: RecoverableSession, code: str) -> Execution:
         calls.append(code)
         # Some calls are refused before they reach a process.
-        if len(calls) % 7 == 0:  # of 8 a step: no call is lost three times, on a busy machine either
-            with suppress(ProcessLookupError):  # nobody has needed another since the last one
+        if len(calls) % 7 == 0:  # of 8 per step: no call is lost three times, even on a busy machine
+            with suppress(ProcessLookupError):  # no new process was needed since the last one
                 os.kill(self._sandbox.zygote_pid, signal.SIGKILL)
             time.sleep(0.2)
         return await go(self, code)
@@ -315,7 +315,7 @@ def test_a_sandbox_that_dies_is_replaced_and_the_run_learns_the_same(
     assert len(calls) > 9
     told, before = numbers(run), numbers(unbroken)
     lost = [row.pop("sessions_lost") for (_, source), row in told.items() if source == "all"]
-    assert sum(lost) >= 1  # how many more has to do with who was waiting when
+    assert sum(lost) >= 1  # how many more depends on which calls were waiting when
     assert [row.pop("sessions_lost") for (_, source), row in before.items() if source == "all"] == [0] * 4
     assert told == before
     assert same_weights(*(one / "checkpoints/newest" for one in (run, unbroken)))

@@ -43,7 +43,7 @@ async def drawn_and_dead(self, step):
 DynamicSampling.of = drawn_and_dead
 main()
 """
-"""`vtune`, killed in its fourth step: between the rollout and the update."""
+"""`vtune`, killed in its fourth step, between the rollout and the update."""
 
 
 STATS = StepStats(
@@ -67,9 +67,9 @@ STATS = StepStats(
 @dataclass(frozen=True)
 class Runs:
     words: list[str]
-    """Of the run that was killed and resumed."""
+    """Words of the run that was killed and resumed."""
     data: Path
-    """Its own."""
+    """Its own copy of the data."""
     unbroken: Path
     killed: Path
     after_the_kill: dict[str, object]
@@ -93,7 +93,7 @@ def runs(schooled: Path, unbroken: Path, lens: Path, tmp_path_factory: pytest.Te
     }
     for stale in ("step-000003", "step-000007", "step-000007-rank-1"):
         (killed / f"trajectories/{stale}.parquet").write_text("of a run that went on, and was forgotten")
-    # A profile changes nothing of what a run finds.
+    # A profile does not change the results of a run.
     resumed = vtune(*words, "--resume", "--profile", "4")
     return Runs(words, data, unbroken, killed, left, resumed.code, resumed.err)
 
@@ -110,7 +110,7 @@ def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(runs: Runs, schoo
     assert runs.resumed_code == 0, runs.resumed_err
     first, second = (run / "checkpoints/step-000004" for run in (runs.unbroken, runs.killed))
     assert same_weights(first, second)
-    # They have learnt something, so the equality says something.
+    # They have learnt something, so the equality is meaningful.
     assert not same_weights(first, schooled)
     assert not same_weights(first, runs.unbroken / "checkpoints/step-000002")
 
@@ -173,7 +173,7 @@ def test_what_a_run_tells_is_what_its_trajectories_show(runs: Runs) -> None:
         totals = [t.reward.total for t in found if t.reward and t.reward.total is not None]
         assert row["reward"] == pytest.approx(np.mean(totals), abs=1e-6)
         assert row["tool_calls"] == np.mean([len(t.calls) for t in found])
-        # Strictly on-policy: what was drawn is what is trained on.
+        # Strictly on-policy: training uses exactly what was generated.
         assert row["mismatch"] < 1e-4
         assert row["clip_share"] == 0
         assert {t.policy_version for t in found} == {step}
@@ -199,7 +199,7 @@ def test_the_weights_have_moved_where_older_ones_drew(runs: Runs) -> None:
     assert {off for item in updates_of(older, 1)[0] for off in item.off_policy} == {True}
 
     def newer_at_the_end(t: Trajectory) -> Trajectory:
-        """New weights came under it: they drew the second half of what was sampled."""
+        """New weights arrived in the middle: they generated the second half of the sampled tokens."""
         sampled = [number for number, counts in enumerate(t.loss_mask) if counts]
         late = set(sampled[len(sampled) // 2 :])
         versions = [
@@ -306,7 +306,7 @@ def test_photographs_go_through_rl_from_end_to_end(schooled: Path, photos: Path,
 
 
 class Looker(ScriptedEngine):
-    """Cuts out the region that the question names, and then answers A, B, C and D in turn."""
+    """Crops the region that the question names, then answers A, B, C and D in turn."""
 
     async def generate(self, request: Request) -> Completion:
         *_, rollout, turn = request.key
@@ -321,7 +321,7 @@ class Looker(ScriptedEngine):
 def test_crops_of_photographs_by_their_evidence_earn_the_full_evidence_reward(
     tiny: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the words are made up: sandbox, reward and update are those of any run."""
+    """Only the words are made up: sandbox, reward and update are the usual ones."""
     draw_with(
         monkeypatch,
         lambda policy, **_: Looker(policy.chat, ["never said"]),

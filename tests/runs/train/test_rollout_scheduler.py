@@ -13,7 +13,7 @@ from vtune.runs.train.rollout_scheduler import RolloutScheduler
 
 
 class Log:
-    """An engine of which only hand-overs matter, and the order in which things happen."""
+    """An engine that only records hand-overs, and the order of events."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -154,7 +154,7 @@ def test_a_process_whose_draw_ahead_failed_still_hands_over_as_the_others_wait_f
 def test_a_process_whose_draw_failed_still_rests_with_those_that_share_its_engine(
     awake: bool, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As of a part of a user's own, from which a `KeyError` may come.
+    # As with a user's own part, which may raise a `KeyError`.
     monkeypatch.setattr(rollout_scheduler, "run_failure", lambda error: RunFailed(str(error)))
 
     async def run() -> list[object]:
@@ -190,7 +190,7 @@ def test_a_process_whose_draw_failed_still_rests_with_those_that_share_its_engin
 
 
 class Goes(Log):
-    """An engine whose weights may change while it draws; each step takes some moments, as does a training."""
+    """An engine whose weights may change while it generates; each step takes a moment, as does training."""
 
     def __init__(self, moments: Sequence[int]) -> None:
         super().__init__()
@@ -212,7 +212,7 @@ class Goes(Log):
 def interrupted(
     log: Goes, staleness: int, steps: int, *, trains: int, settles: int | None = None
 ) -> list[list[int]]:
-    """The versions that drew each step."""
+    """The versions that generated each step."""
 
     async def run() -> list[list[int]]:
         found = []
@@ -261,7 +261,7 @@ def test_weights_change_under_what_is_drawn_and_no_token_is_further_behind_than_
     assert log.most <= staleness + 1
     assert [one for one in log.said if one[:4] == "take"] == [f"take {step}" for step in range(steps)]
     assert [one for one in log.said if one[:4] == "draw"] == [f"draw {step}" for step in range(steps)]
-    # Each is handed over as soon as it is there: what is drawn is not waited for.
+    # Each is handed over as soon as it exists, without waiting for generation to finish.
     assert all(log.said[log.said.index(f"train {n}") + 1] == f"take {n + 1}" for n in range(steps - 1))
 
 

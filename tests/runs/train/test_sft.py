@@ -87,7 +87,7 @@ def test_a_broken_run_goes_on_with_the_same_losses(
     assert len(losses(broken)) == 12
     assert numbers(broken) == numbers(unbroken)
     assert same_weights(*(run / "checkpoints/newest" for run in (broken, unbroken)))
-    # Nothing is left to do, and that is told.
+    # Nothing is left to do, and this is reported.
     again = vtune(*words, "--resume", "--json")
     assert (again.code, json.loads(again.out)["loss"]) == (0, None)
     assert "all 12 steps are done, nothing is left to train" in again.err
@@ -109,7 +109,7 @@ def test_a_finished_run_goes_on_when_it_is_given_more_epochs(tiny: Path, lens: P
     environment = json.loads((run / "environment.json").read_text())
     assert (environment["extended"], environment["steps"]) == (["epochs 1 -> 2"], 8)
     assert json.loads(ended.out)["model"].endswith("step-000008")
-    # The folder of a run is a model: that of its newest checkpoint.
+    # The folder of a run serves as a model: that of its newest checkpoint.
     newest = (run / "checkpoints/newest").resolve()
     assert resolved(str(run)) == resolved(str(run / "checkpoints/newest")) == str(newest)
     again = vtune(*sft(run, lens / "traces.parquet", tmp_path / "next", "--dry-run", "--json"))
@@ -146,7 +146,7 @@ def test_all_traces_that_are_too_long_are_counted_and_one_raise_is_enough(
     turns = [(*first.messages[:-1], replace(first.messages[-1], content=end)) for end in ends]
     write_trajectories(file, [replace(first, messages=one) for one in turns])
     words = sft(tiny, file, tmp_path / "run", "--dry-run", *setting(epochs="null", steps=1, batch_size=1))
-    # The longest may be the last in the order of training.
+    # The longest may come last in the order of training.
     monkeypatch.setattr(training, "MEASURED", 4)
     refused = vtune(*words, *setting(max_tokens=500))
     assert refused.code == 2
@@ -265,7 +265,7 @@ def test_pictures_of_the_next_update_are_read_while_one_is_computed(
     assert eventually(lambda: len(read) > first, 60), "nothing is read ahead"
     second = stream.batch(1)
     assert len({data for item in second for data in item.images}) > 1
-    # Those of the first update nobody could read before; of the others none is left to the update.
+    # Those of the first update could not be read ahead; of the others, none is left to the update.
     assert read == [True] * first + [False] * (len(read) - first)
     assert not stream._ahead, "nothing is read beyond the end"
 

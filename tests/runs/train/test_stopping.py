@@ -17,7 +17,7 @@ ALONE = Ranks(rank=0, world=1, local=0)
 def run(
     steps: int, *, every: int = 100, minutes: float | None = None, during: Callable[[int], None] = id
 ) -> list[int]:
-    """The steps after which a run writes a checkpoint, and the status it ends with; a step takes a minute."""
+    """The steps after which a run writes a checkpoint, and its exit status; a step takes a minute."""
     now = [0.0]
     saved: list[int] = []
     recipe = Checkpoints(every=every, keep=1, minutes=minutes)
@@ -43,7 +43,7 @@ def terminate(at: int) -> Callable[[int], None]:
         ({"every": 100}, [10]),
         ({"minutes": 3.0}, [3, 6, 9, 10]),
         ({"minutes": 2.5}, [3, 6, 9, 10]),
-        # A checkpoint by steps starts the clock anew.
+        # A checkpoint by steps restarts the clock.
         ({"every": 5, "minutes": 3.0}, [3, 5, 8, 10]),
         ({"during": terminate(7)}, [7, 130]),
         ({"every": 7, "during": terminate(7)}, [7, 130]),
@@ -60,7 +60,7 @@ def test_a_checkpoint_is_written_when_it_is_due_and_only_then(
 def test_that_it_was_told_to_stop_is_said_at_once_and_once(
     within: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command that started a rank says so itself."""
+    """The command that started a rank reports that itself."""
     monkeypatch.delenv(WITHIN, raising=False)
     if within:
         monkeypatch.setenv(WITHIN, "1")
@@ -85,7 +85,7 @@ def test_outside_of_the_steps_sigterm_does_what_it_did() -> None:
 
 
 def test_all_processes_decide_alike() -> None:
-    """What one was told counts for all; of the clocks, the first one's."""
+    """A signal to one counts for all; for the time, only the first process's clock counts."""
 
     class Two(Ranks):
         def gather(self, value: object) -> list[object]:  # type: ignore[override]
@@ -101,7 +101,7 @@ def test_all_processes_decide_alike() -> None:
 def test_a_stop_before_the_first_step_promises_no_checkpoint(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """An evaluation of the starting weights may be given up."""
+    """An evaluation of the starting weights may be abandoned."""
     stopping = Stopping(Checkpoints(every=5, keep=1, minutes=None), 10, ALONE, done=0)
     did: list[str] = []
     with pytest.raises(SystemExit):

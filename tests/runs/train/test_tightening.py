@@ -20,7 +20,7 @@ pytestmark = pytest.mark.train
 ADAPTIVE = "{schedule: adaptive, thresholds: [0.5, 0.7, 0.8, 0.95], until: [], target: 0.5}"
 TRUTH = '[{"label": "", "bbox_2d": [100, 100, 500, 500]}]'
 CLOSE, FAR = "[100, 100, 500, 460]", "[100, 100, 500, 140]"
-"""0.9 and 0.1 of the truth."""
+"""IoU of 0.9 and 0.1 with the truth."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Pointer(ScriptedEngine):
-    """Three of four rollouts of a group point well. Fails in one step, as a dead server would."""
+    """Three of four rollouts in a group point well. Fails in one step, like a dead server."""
 
     def __init__(self, *given: object, fails_in: int | None) -> None:
         super().__init__(*given)  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ class Pointer(ScriptedEngine):
 def test_a_threshold_goes_on_after_resume_where_it_had_arrived(
     tiny: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It rises as long as three of four exceed it, to 0.95, which none does, and falls again."""
+    """It rises as long as three of four exceed it, to 0.95, which none exceeds, and falls again."""
 
     def engine(fails_in: int | None) -> None:
         draw_with(

@@ -30,7 +30,7 @@ def test_no_sandbox_is_started(
     assert done.code == 0, done.err
     assert "sandbox:" not in done.err
     assert numbers(tmp_path / "plain")[0, "all"]["trajectories"] > 0
-    # The same with code needs one.
+    # The same with code needs a sandbox.
     refusal = vtune(*rl(tiny.resolve(), lens / "train.parquet", tmp_path / "code", *words))
     assert refusal.code != 0
     assert "no tier here" in refusal.err

@@ -16,7 +16,7 @@ from vtune.view.place import find_places
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was read of data, one entry each time."""
+    """What was read from the data, one entry per read."""
     found: list[Any] = []
     read = asked.read_records
 
@@ -51,7 +51,7 @@ def test_a_list_reads_nothing_of_the_data_and_trajectories_read_it_once(
 def test_what_is_asked_has_no_limit_of_a_single_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One JSON document of all samples would have more lists and objects than are read at once."""
+    """A single JSON document of all samples would exceed the number of lists and objects that can be read."""
     run = make_example(tmp_path / "run")
     monkeypatch.setattr(asked, "ROWS", 2)
     one = opened(run)
@@ -64,7 +64,7 @@ def test_what_is_asked_has_no_limit_of_a_single_document(
 def test_what_is_asked_is_there_however_soon_another_process_removes_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that was given other data removes what it does not need."""
+    """A process that was given other data removes files that it does not need."""
     run = make_example(tmp_path / "run")
     atomic_file = asked.atomic_file
 
@@ -95,5 +95,5 @@ def test_what_is_asked_is_known_as_soon_as_there_is_something_of_a_run_that_was_
     (tmp_path / "later").rename(run / "trajectories")
     assert one.refresh()
     assert one.document("step-000000/3")["asked"]["evidence"]
-    # Whether a call showed its target, too, is said by the recipe.
+    # Whether a call showed its target also depends on the recipe.
     assert one.index.table["faithful"].to_pylist() == faithful

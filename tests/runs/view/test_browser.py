@@ -39,15 +39,15 @@ from vtune.view.query import parse_query, select
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: `make browser`")
 WAITS = 300_000
-"""Milliseconds for what a page shows: many times what it takes on a busy machine, and no half hour for a text
-that is not there."""
+"""Milliseconds to wait for something on a page: many times what a busy machine needs, but not half an hour
+for a text that never appears."""
 
 CHROMIUM = shutil.which("chromium") or ""
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no chromium: `make browser`")
 
 TOKEN = "the-token"
 SHOTS = os.environ.get("VTUNE_SHOTS")
-"""A folder for pictures of the pages, to look at."""
+"""A folder for screenshots of the pages."""
 
 
 AXE = ROOT / ".venv" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
@@ -77,21 +77,21 @@ def address(run: Path) -> Iterator[str]:
 
 @contextmanager
 def served(run: Path) -> Iterator[str]:
-    """`vtune view` in a process of its own: the address that it says."""
+    """`vtune view` in a separate process; yields the address that it prints."""
     words = [sys.executable, "-m", "vtune.cli.main", "view", str(run), "--port", "0", "--json"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         lines = iter(server.stdout.readline, "}\n")
         try:
             yield json.loads("".join(lines) + "}")["url"]
-        finally:  # a test that failed does not wait for it for ever
+        finally:  # so that a failed test does not wait for ever
             server.terminate()
         assert server.wait() == 0
 
 
 @contextmanager
 def served_here(run: Path) -> Iterator[str]:
-    """What `vtune view` serves, from a thread: a process of its own would import for seconds."""
+    """What `vtune view` serves, from a thread: a separate process would take seconds to import."""
     opened = [Opened(place, ()) for place in find_all([run])]
     app = app_of(opened, TOKEN)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", ws="none"))
@@ -109,14 +109,14 @@ def served_here(run: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    playwright.expect.set_options(timeout=WAITS)  # five seconds otherwise: too few on a busy machine
+    playwright.expect.set_options(timeout=WAITS)  # the default of five seconds is too short on a busy machine
     with playwright.sync_playwright() as started:
-        # Tests may run as root, under which Chromium's own sandbox does not start.
+        # Tests may run as root, and then Chromium's own sandbox does not start.
         yield started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
 
 
 class Watched:
-    """A page, with what went wrong on it and where it asked."""
+    """A page, with its errors and its requests."""
 
     def __init__(self, browser: Any, width: int = 1280, scheme: str = "light") -> None:
         self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -150,7 +150,7 @@ def test_open_filter_step_and_label(browser: Any, address: str, run: Path) -> No
     page.wait_for_selector("text=2 of 4")
     page.click("text=step-000000/0")
     page.wait_for_selector("text=call 0: python")
-    assert page.locator(".crop rect").count() >= 2  # in the gallery, and beside what it showed
+    assert page.locator(".crop rect").count() >= 2  # in the gallery, and next to what it showed
     page.keyboard.press("j")
     page.wait_for_selector("h1:has-text('step-000000/1')")
     assert page.url.endswith("#/0/step-000000/1?q=source%3Alens%20rollout%3A0%2C1%20step%3A0")
@@ -165,13 +165,13 @@ def test_open_filter_step_and_label(browser: Any, address: str, run: Path) -> No
     page.click("text=side by side")
     page.wait_for_selector(".frame >> nth=1")
     page.keyboard.press("u")
-    page.keyboard.press("u")  # the first page is still being fetched, and does not come back
+    page.keyboard.press("u")  # the first page is still being fetched, and must not come back
     page.wait_for_selector("td:has-text('box wrong')")
     one.closed(address)
 
 
 def read_zoom_and_save(page: Any, folder: Path) -> None:
-    """Read a curve with keys, zoom, filter a source, export; all of it stands in the address."""
+    """Read a curve with keys, zoom, filter a source, export; all of it is reflected in the address."""
     reward = page.locator(".charted", has=page.locator("b:text-is('reward')"))
     reward.locator("svg").focus()
     page.keyboard.press("ArrowRight")
@@ -397,7 +397,7 @@ def test_axe_finds_nothing_serious(browser: Any, address: str, scheme: str) -> N
         one.page.goto(f"{address}{path}")
         one.page.wait_for_selector(wait)
         one.page.evaluate(AXE.read_text())
-        # Colours are all that a scheme changes.
+        # A colour scheme changes nothing but colours.
         found = one.page.evaluate(
             "axe.run()" if scheme == "light" else "axe.run({runOnly: 'color-contrast'})"
         )
@@ -465,7 +465,7 @@ LIVING = (
     )
     + ", main [onload], main a:not([href^='#'])"
 )
-"""What acts, where only texts should be."""
+"""Active content, where only text is allowed."""
 
 
 def test_two_checkpoints_are_compared_and_their_answers_seen_side_by_side(
@@ -492,7 +492,7 @@ def test_two_checkpoints_are_compared_and_their_answers_seen_side_by_side(
 
 
 def test_the_page_of_one_run_shows_nothing_of_others(browser: Any, tmp_path: Path) -> None:
-    """Films and comparisons are of what was chosen; the first page has the score of every evaluation."""
+    """Films and comparisons only use what was chosen; the first page has the score of every evaluation."""
     folder = tmp_path / "runs"
     for name in ("first", "second"):
         make_run(folder / name, {0: [MISSED], 4: [LOOKED]})
@@ -527,7 +527,7 @@ def test_the_page_of_one_run_shows_nothing_of_others(browser: Any, tmp_path: Pat
 
 
 def test_a_page_in_a_file_links_to_the_comparisons_that_it_holds(browser: Any, tmp_path: Path) -> None:
-    """Of some evaluations the viewer compares others than of all: of these a file has nothing."""
+    """The viewer compares a subset of evaluations differently from all of them; a file does not hold that."""
     folder = tmp_path / "runs"
     for at, name in enumerate(("a", "b", "c")):
         write_evaluation(folder / name, BEFORE)
@@ -580,7 +580,7 @@ def test_tokens_are_read_with_the_pointer_and_with_keys_and_stay_text(
 
 
 NARROW = 130
-"""Pixels that no name of a row is as high as: five lines."""
+"""Height in pixels that no row name reaches: five lines."""
 
 
 @pytest.mark.parametrize("width", [1280, 390])

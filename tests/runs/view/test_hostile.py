@@ -15,7 +15,7 @@ from vtune.metrics.trackers import Tracker
 from vtune.runs.view.page import write_page
 
 BROKEN = 8
-"""Pictures that nobody can show."""
+"""Pictures that cannot be shown."""
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def from_tensorboard(folder: Path) -> list[str]:
     for tag in events.Tags()["tensors"]:
         for event in events.Tensors(tag):
             html = text_array_to_html(tensor_util.make_ndarray(event.tensor_proto), True)
-            # What its page shows: Markdown made HTML.
+            # What TensorBoard's page shows: Markdown converted to HTML.
             assert not re.search(r"<(?:img|a|script|svg|iframe|style)\b", html)
             said.append(html)
     assert len(said) > 3

@@ -24,8 +24,8 @@ from vtune.view.place import find_places
 
 HERE = "http://127.0.0.1:8195"
 SAID: list[tuple[int, Judgement, str]] = [
-    (0, "wrong", "it is blue"),  # earned 1
-    (1, "wrong", ""),  # earned 0
+    (0, "wrong", "it is blue"),  # had earned 1
+    (1, "wrong", ""),  # had earned 0
     (2, "box wrong", "the cup is left of it"),
     (3, "judge erred", ""),
     (4, "wrong", "taken back"),
@@ -70,7 +70,7 @@ def test_a_label_does_not_stand_at_a_trajectory_that_was_drawn_since(run: Path, 
     file = run / "trajectories" / "step-000000.parquet"
     keys = [f"step-000000/{row}" for row in range(4)]
     assert shown() == dict(zip(keys, ("wrong", "wrong", "box wrong", "judge erred"), strict=True))
-    # The run is drawn again: what stands where the first did answers another question.
+    # The run is repeated: the first row now answers another question.
     drawn = list(read_trajectories(file))
     others = replace(drawn[0], sample_id="quiz/4"), replace(drawn[1], rollout=7)
     write_trajectories(file, [*others, *drawn[2:]])
@@ -105,7 +105,7 @@ def test_labels_of_the_page_reach_the_queue_of_curation_and_its_decisions(run: P
     truths = {row.id: row.ground_truth for row in read_samples(out / "samples.parquet")}
     assert truths == {"quiz/0": "A", **{f"quiz/{n}": "B" for n in range(1, 5)}}
 
-    # A label that comes later counts at the next start, though the recipe is the same.
+    # A label that is added later counts from the next start, though the recipe is the same.
     late = next(iter(read_labels(run / "labels.jsonl").values()))
     append_label(
         run / "labels.jsonl", replace(late, key="step-000000/3", sample_id="quiz/3", label="box wrong")
@@ -129,7 +129,7 @@ def test_labels_of_the_page_are_held_against_verifiers_and_judges(run: Path) -> 
         "not shown": {"labelled": 2, "judge_erred": 0, "box_wrong": 1},
         "not judged": {"labelled": 0, "judge_erred": 0, "box_wrong": 0},
     }
-    # Of three right answers, one with a wrong box: of that nobody knows what is so.
+    # Three right answers, one with a wrong box: for that one the truth is unknown.
     assert (people["calibration"]["n"], people["calibration"]["agreement"]["n"]) == (2, 3)
     shown = " ".join(vtune("faithfulness", run).out.split())
     assert "people and verifiers, 2 answers: agree 0.5" in shown

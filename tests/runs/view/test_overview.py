@@ -64,7 +64,7 @@ def test_a_box_that_is_right_without_full_marks_is_not_called_accuracy_as_in_the
 
 
 def test_a_headline_says_nothing_of_looks_that_nobody_was_asked_about() -> None:
-    # The tool part has no weight: of a model only what cost nothing is known, no call and red flags.
+    # The tool part has no weight: without a model, only calls that are missing or flagged are known.
     unasked = replace(LOOKED, tool_scores=(None,))
     without = replace(LOOKED, calls=(), tool_scores=(), call_advantages=())
     named = ["right and faithful, of all", "faithful, of the right"]
@@ -76,7 +76,7 @@ def test_a_headline_says_nothing_of_looks_that_nobody_was_asked_about() -> None:
     rows, why = told([unasked, unasked, without, MISSED, MISSED, MISSED])
     assert (rows["right"], why) == (0.5, True)
     assert not rows.keys() & set(named)
-    # Where the judge was down for a few, these are left out.
+    # If the judge was down for a few, these are left out.
     down = replace(unasked, reward=replace(LOOKED.reward, total=None))
     rows, why = told([down, LOOKED, without, MISSED])
     assert (rows[named[0]], rows[named[1]], why) == (pytest.approx(1 / 3), 0.5, False)
@@ -242,7 +242,7 @@ AGREEMENT = {"n": 9, "agree": 0.5, "kappa": 0.25, "both": 3, "first_only": 2, "s
 
 
 def evaluation(folder: Path, **results: object) -> Path:
-    """An evaluation of which nothing is known but what is given."""
+    """An evaluation with only the given results."""
     (folder / "suite.yaml").touch()
     known = {"score": {}, "sources": {}, "faithfulness": {}}
     (folder / "results.json").write_text(json.dumps(known | results))
@@ -280,7 +280,7 @@ def test_an_evaluation_whose_questions_need_no_look_has_its_score_and_no_tables_
     (said,) = (table for table in found["tables"] if table["title"] in ("faithfulness", "by number of calls"))
     assert (said["head"], said["note"]) == ([], "no question needs a look")
     assert not any("habits" in table["title"] for table in found["tables"])
-    # Answers that nobody could score may need a look.
+    # Answers that could not be scored may need a look.
     unscored = known | {"faithfulness": looks | {"n_unscored": 3}}
     assert "by number of calls" in tables_of(evaluation(tmp_path, **unscored))
 
@@ -373,7 +373,7 @@ def test_a_film_is_of_a_crop_that_moved_onto_its_target_whatever_comes_last(tmp_
         rows = [
             replace(LOOKED, sample_id=name, tool_scores=one) for name, one in zip(names, scores, strict=True)
         ]
-        # As an evaluation with black crops ends: some right answers, and no moment after it.
+        # Like the end of an evaluation with black crops: some right answers, and no moment after it.
         places.append(make_run(folder, {0: rows}))
         stamp = 1_700_000_000 + number
         os.utime(folder / "recipe.yaml", (stamp, stamp))

@@ -53,7 +53,7 @@ def test_every_run_of_a_page_keeps_its_best_film(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(page, "FILMS", 1)
     monkeypatch.setattr(page, "OWN_FRAMES", 8)
     for number in range(4):
-        # The film of all places is of the first two, and the last two share another.
+        # The film over all places is of the first two, and the last two share another one.
         sample = "lens/a" if number < 2 else "lens/b"
         missed, looked = (replace(one, sample_id=sample) for one in (MISSED, LOOKED))
         steps = {0: [missed], 1: [missed], 2: [looked], 3: [looked]}

@@ -62,7 +62,7 @@ def test_a_sample_drawn_several_times_is_right_where_half_of_its_rollouts_are(tm
     found = compared(opened(make_run(tmp_path / "run", {0: mostly, 9: seldom})), Side(0, 0), Side(0, 9))
     assert found["right"] == {"both": 0, "first": 1, "second": 0, "neither": 0}
     (row,) = found["lost"]["rows"]
-    # What is shown of a sample did what the sample counts as.
+    # The rollout that is shown has the outcome that the sample counts as.
     assert (row["first"]["answer"], row["second"]["answer"]) == ("4", "7")
 
 
@@ -80,7 +80,7 @@ def test_only_what_has_samples_in_common_is_suggested(tmp_path: Path) -> None:
     epochs = make_run(tmp_path / "run", {0: BEFORE, 9: other})
     places = opened(*folders, epochs)
     found = suggested(places)
-    # Of the two before `b`, it shares more with the one that is further away.
+    # Of the two before `b`, it shares more with the more distant one.
     assert [f"{one},{two}" for one, two in found] == ["0,2", "0,3", "1,4"]
     assert all(compared(places, *sides)["samples"] for sides in found)
     assert [f"{one},{two}" for one, two in suggested(places, [2, 3, 4])] == ["2,3"]

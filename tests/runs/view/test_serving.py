@@ -179,7 +179,7 @@ def test_every_answer_is_guarded_and_in_ascii(page: TestClient) -> None:
         answer = page.get(path)
         assert {name: answer.headers[name] for name in HEADERS} == HEADERS
         assert answer.content.isascii() or answer.headers["content-type"].startswith("text/")
-    assert b"<script>alert" in page.get("api/0/one/step-000004/0").content  # as JSON, which nobody executes
+    assert b"<script>alert" in page.get("api/0/one/step-000004/0").content  # as JSON, which is never executed
     assert json.loads(page.get("api/0/list?q=rihgt:no").content)["fix"] == "did you mean `right`?"
 
 

@@ -116,7 +116,7 @@ def test_evidence_comes_from_the_data_that_are_named(run: Path, tmp_path: Path) 
     without = json.loads(vtune(*words[:4]).out)
     assert without["asked"] is None
     assert without["why_not_asked"]
-    # The recipe of this run says nothing, so nothing tells how the data are read.
+    # The recipe of this run is empty, so nothing tells how to read the data.
     (run / "recipe.yaml").unlink()
     file = run / "trajectories" / "step-000000.parquet"
     unknown = json.loads(vtune("show", str(file), *words[2:4]).out)
@@ -132,7 +132,7 @@ def test_samples_are_shown_too(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_a_curation_shows_its_rows(tmp_path: Path) -> None:
-    """It has a `recipe.yaml`, and was taken for a run without trajectories."""
+    """It has a `recipe.yaml`, and used to be taken for a run without trajectories."""
     folder = tmp_path / "cur"
     folder.mkdir()
     for name in ("recipe.yaml", "curation.json"):
@@ -207,7 +207,7 @@ def test_a_list_that_is_not_empty_and_words_that_are_no_fact_have_no_hint(run: P
     ],
 )
 def test_a_run_without_trajectories_says_why(recipe: str, why: str, remedy: str, tmp_path: Path) -> None:
-    """It was an empty list, and no error."""
+    """It used to be an empty list, without an error."""
     run = make_run(tmp_path / "run", {})
     (run / "recipe.yaml").write_text(recipe)
     for verb in ("show", "faithfulness"):
@@ -231,7 +231,7 @@ def test_of_a_folder_of_many_runs_all_are_named_or_how_many_more(
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "recipe.yaml", "replies/step-000000.jsonl"])
 def test_of_a_log_of_a_run_its_folder_is_asked_for(name: str, run: Path) -> None:
-    """The remedy was an import of JSON lines."""
+    """The remedy used to be an import of JSON lines."""
     file = run / name
     file.parent.mkdir(exist_ok=True)
     file.touch()
@@ -256,7 +256,7 @@ def test_weights_are_said_where_they_give_the_total() -> None:
     parts = {"accuracy": 1.0, "format": 1.0, "tool": 0.25, "consistency": None}
     weights = {"accuracy": 1.0, "format": 0.3, "tool": 0.5}
     assert weights_behind({"total": 1.425, "parts": parts}, recipe()) == weights
-    # Scored by another recipe, by weights of its sample, not scored, or with a part that nobody names.
+    # Scored by another recipe, by the sample's own weights, not scored, or with an unknown part.
     assert weights_behind({"total": 1.5, "parts": parts}, recipe()) is None
     assert weights_behind({"total": 1.425, "parts": parts}, recipe(weighting="sample")) is None
     assert weights_behind({"total": None, "parts": parts}, recipe()) is None

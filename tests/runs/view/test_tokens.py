@@ -41,7 +41,7 @@ def write_tokenizer(folder: Path) -> None:
 
 def test_each_token_has_what_was_stored_and_what_was_earned() -> None:
     spelt = replace(DRAWN, token_ids=(9, 9, 0, 0, 0, 2, 0, 3))
-    # Two of a kind may be letters of a word: three are one entry.
+    # Two equal tokens may be letters of a word: three are folded.
     assert [(one["id"], one["times"]) for one in tokens_of(spelt, None)["entries"]][:3] == [
         (9, 1),
         (9, 1),
@@ -57,7 +57,7 @@ def test_each_token_has_what_was_stored_and_what_was_earned() -> None:
         (7, 3, 1, "3"),
     ]
     sampled = [one for one in found["entries"] if one["sampled"]]
-    # A call that credit spared has its own advantage; a log-probability of minus infinity is no number.
+    # A call that credit spared has its own advantage; a log-probability of minus infinity is not a number.
     assert [(one["logprob"], one["advantage"], one["version"]) for one in sampled] == [
         (-0.5, 0.25, 7),
         (-2.0, 0.25, 7),

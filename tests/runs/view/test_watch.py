@@ -45,7 +45,7 @@ def test_how_far_it_is_and_how_long_the_rest_takes(run: Path) -> None:
 
 
 def test_a_run_by_epochs_has_an_end_too(run: Path) -> None:
-    """Of a folder that is older than the count, nothing says where it is."""
+    """For a folder older than the count, its progress is unknown."""
     (run / "recipe.yaml").write_text("epochs: 3.0\nsteps: null\n")
     for environment in (None, {"processes": 1}):
         if environment is not None:
@@ -95,7 +95,7 @@ def test_a_run_that_has_only_just_begun_has_done_no_step(run: Path) -> None:
 
 def test_a_run_that_ended_before_its_first_step_is_one_that_is_not_running(run: Path) -> None:
     (run / "metrics.jsonl").unlink()
-    for command in ("watch", "report"):  # the recipe may be somebody's own
+    for command in ("watch", "report"):  # the recipe may be a file of the user's
         assert "is not the folder of a run: it has no metrics.jsonl" in vtune(command, str(run)).err
     (run / "environment.json").write_text("{}")
     assert vtune("watch", str(run)).out == f"{run.name}: step 0/20, not running\n"
@@ -128,7 +128,7 @@ def test_without_a_terminal_a_step_is_a_line(run: Path) -> None:
 
 
 def test_who_stops_to_look_is_told_nothing(run: Path) -> None:
-    # What was started in the background ignores Ctrl-C, and so would what it starts.
+    # A background job ignores Ctrl-C, and so would its child processes.
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     code += "; from vtune.cli.main import main; main()"
     words = [sys.executable, "-c", code, "watch", str(run)]

@@ -16,11 +16,11 @@ NEW_USER = 0x10000000
 
 
 class Killed(Exception):
-    """The child was ended by a signal; its number is the argument."""
+    """The child was ended by a signal, whose number is the argument."""
 
 
 def in_child(work: Callable[..., object], *arguments: object) -> Any:
-    """What `work` returned in a forked child, by way of JSON; what it raised there fails the test here."""
+    """Run `work` in a forked child and return its result, as JSON; an exception there fails the test here."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -50,7 +50,7 @@ def _report(writer: int, work: Callable[..., object], arguments: tuple[object, .
 
 
 def outcome(action: Callable[..., object], *arguments: Any, **options: Any) -> str:
-    """The name of the error number that an action ended in, or "done"."""
+    """The name of the errno that an action raised, or "done"."""
     try:
         action(*arguments, **options)
     except OSError as error:
@@ -67,13 +67,13 @@ def give_up_capabilities() -> None:
 
 
 def become_nobody_special() -> None:
-    """Stand there as user 1000 without capabilities, who still reaches the files of whoever ran the test."""
+    """Become user 1000 without capabilities, who can still access the files of the user running the test."""
     uid, gid = os.geteuid(), os.getegid()
     linux.syscall("unshare", NEW_USER)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"1000 {uid} 1")
     Path("/proc/self/gid_map").write_text(f"1000 {gid} 1")
     give_up_capabilities()
-    # Capabilities make a process unreadable to itself; a fresh one would not be.
+    # Giving up capabilities makes a process unreadable to itself, unlike a fresh process.
     linux.prctl(PR_SET_DUMPABLE, 1)
     assert os.geteuid() == 1000

@@ -27,7 +27,7 @@ OUTSIDE = "/etc/passwd"
 
 
 def nothing() -> None:
-    """Stay who one is."""
+    """Stay the same user."""
 
 
 WHO = pytest.mark.parametrize("become", [nothing, become_nobody_special], ids=["as we are", "unprivileged"])
@@ -35,7 +35,7 @@ WHO = pytest.mark.parametrize("become", [nothing, become_nobody_special], ids=["
 
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
-    """A session's folder; the folders above it are the test's, so that only the layers stand in the way."""
+    """A session's folder; the folders above it are the test's, so that only the layers restrict access."""
     for name in ("ws", "in"):
         (tmp_path / name).mkdir()
     (tmp_path / "in" / "picture").write_text("picture")
@@ -53,7 +53,7 @@ def open_to_others(session: Path) -> None:
 
 
 OPEN_FILES = 1024
-"""More than a test worker holds: its children inherit them."""
+"""More than a test worker holds, since its children inherit them."""
 
 
 def layers() -> confine.Confinement:
@@ -152,7 +152,7 @@ def test_root_becomes_the_user_of_the_session(session: Path) -> None:
 
 @WHO
 def test_no_capability_is_left(session: Path, become: Callable[[], None]) -> None:
-    """Told by the machine's own account of the process, read from outside."""
+    """According to the kernel's own account of the process, read from outside."""
 
     def child(writer: int, reader: int) -> None:
         become()
@@ -241,7 +241,7 @@ def test_the_self_test_passes_on_a_confined_session(
 def findings(
     session: Path, change: Callable[[confine.Confinement], confine.Confinement], *, uid: int | None = None
 ) -> str:
-    """What the self test says, for all layers, of a session that lacks some."""
+    """The findings of the self test, for all layers, on a session that lacks some."""
 
     def work() -> str:
         with pytest.raises(RuntimeError) as finding:
@@ -274,7 +274,7 @@ def test_the_self_test_notices_files_that_can_be_made_outside(session: Path) -> 
 
 
 def leaky_filter(name: str, monkeypatch: pytest.MonkeyPatch) -> seccomp.Filter:
-    """The filter, but that it allows one more call."""
+    """The filter, except that it allows one more call."""
     policy = seccomp._policy()
     policy[name] = policy["read"]
     monkeypatch.setattr(seccomp, "_policy", lambda: policy)
@@ -288,7 +288,7 @@ def test_the_self_test_notices_a_gap_in_the_filter(
     session: Path, monkeypatch: pytest.MonkeyPatch, name: str, finding: str
 ) -> None:
     leaky = leaky_filter(name, monkeypatch)
-    # An old Landlock, which knows no signals: the filter alone must hold them.
+    # An old Landlock, which does not know signals: the filter alone must block them.
     assert finding in findings(session, lambda how: replace(how, filter=leaky, landlock_abi=1))
 
 
@@ -296,7 +296,7 @@ def test_the_self_test_notices_a_gap_in_the_filter(
 def test_the_self_test_notices_the_gap_behind_a_user_of_its_own(
     session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who may not signal its parent anyway could still reach the other sessions of the same user."""
+    """A session that may not signal its parent anyway could still reach other sessions of the same user."""
     open_to_others(session)
     leaky = leaky_filter("kill", monkeypatch)
     change = lambda how: replace(how, filter=leaky, landlock_abi=1)  # noqa: E731
@@ -324,7 +324,7 @@ def test_children_inherit_the_place_at_the_front_of_the_queue() -> None:
 def test_the_address_space_is_the_one_that_the_kernel_counts() -> None:
     def work() -> str:
         resource.setrlimit(resource.RLIMIT_AS, (confine.address_space() + 64 * MIB,) * 2)
-        # Memory from malloc may be some that was freed before, which the kernel has counted already.
+        # malloc may return memory that was freed before, which the kernel has already counted.
         mmap.mmap(-1, 32 * MIB).close()
         with pytest.raises(OSError, match="Cannot allocate memory"):
             mmap.mmap(-1, 96 * MIB)

@@ -25,7 +25,7 @@ def names(folder: Path) -> list[str]:
 
 
 def nothing() -> None:
-    """Stay who one is."""
+    """Stay the same user."""
 
 
 WHO = pytest.mark.parametrize("become", [nothing, become_nobody_special], ids=["as we are", "unprivileged"])
@@ -54,7 +54,7 @@ def possible(places: Path, become: Callable[[], None]) -> None:
         become()
         return namespaces.why_not(view(places), str(places / "root"))
 
-    # The kernel may refuse the very first step, on which the test itself stands.
+    # The kernel may refuse the very first step, which the test itself depends on.
     if outcome(in_child, become) != "done" or (reason := in_child(work)):
         pytest.skip(f"this machine does not let us: {reason}")
 
@@ -92,7 +92,7 @@ def test_host_files_cannot_even_be_seen(places: Path, become: Callable[[], None]
         "/sys",
         "/dev/kmsg",
         "/dev/shm",
-        "/../etc/passwd",  # where an old root that was not let go would show
+        "/../etc/passwd",  # where an old root that was not detached would show
         "/home",
     ]
 
@@ -133,7 +133,7 @@ def test_devices_work_and_keep_their_mode(places: Path, become: Callable[[], Non
         assert inside(places, work, become) == ["000000", "EROFS", ["null", "zero"]]
         assert Path("/dev/null").stat().st_mode == mode
     finally:
-        # It is the machine's own device: a view that does not hold must not cost it.
+        # This is the machine's own device: a leaky view must not damage it.
         if Path("/dev/null").stat().st_mode != mode:
             Path("/dev/null").chmod(mode)
 
@@ -171,7 +171,7 @@ def test_all_processes_end_with_the_first(places: Path, become: Callable[[], Non
 
     inside(places, work, become)
     os.close(writer)
-    with open(reader, "rb") as pipe:  # the forgotten child would hold it open for ever
+    with open(reader, "rb") as pipe:  # the abandoned child would keep it open for ever
         assert pipe.read() == b""
 
 
@@ -215,7 +215,7 @@ def test_what_is_mounted_below_is_shown_and_read_only_too(places: Path, become: 
         linux.syscall("mount", None, b"/", None, RECURSIVE | PRIVATE, None)
         covered.mkdir()
         linux.syscall("mount", b"tmpfs", os.fsencode(covered), b"tmpfs", 0, b"size=64k")
-        # Flags that a user namespace must not take away.
+        # Flags that a user namespace must not remove.
         flags = NO_SUID | NO_DEVICES | NO_PROGRAMS
         linux.syscall("mount", b"tmpfs", os.fsencode(below), b"tmpfs", flags, b"size=64k")
         (below / "file").write_text("mounted")

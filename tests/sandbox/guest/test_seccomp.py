@@ -74,7 +74,7 @@ LISTED = {  # name: (index of an int argument, values that pass, the error for o
     "renameat2": (4, {0, 1, 2}, errno.EPERM),
 }
 LOCKS = {5, 6, 7, 36, 37, 38}
-"""Commands of fcntl."""
+"""fcntl commands."""
 KEPT_SIGNALS = {14, 18}
 """SIGALRM and SIGCONT."""
 WITHOUT_POINTER = {"prlimit64": 2, "sendto": 4, "recvfrom": 4}
@@ -117,7 +117,7 @@ VALUES = sorted(
 
 
 def decide(program: bytes, number: int, arguments: tuple[int, ...], arch: int) -> tuple[int, int]:
-    """The filter's answer, and the steps it took: the kernel's packet filter machine in small."""
+    """The filter's decision, and the number of steps: a small model of the kernel's packet filter machine."""
     data = struct.pack("<iIQ6Q", ctypes.c_int(number).value, arch, 0, *arguments)
     accumulator = position = steps = 0
     while True:
@@ -173,7 +173,7 @@ def expected(name: str | None, arguments: tuple[int, ...]) -> int:
 
 
 def patterns() -> Iterator[tuple[int, ...]]:
-    """Every value in all places, and in each place alone."""
+    """Each value in all places, and in each place on its own."""
     for value in VALUES:
         yield (value,) * 6
         for index in range(6):
@@ -201,7 +201,7 @@ def test_the_list_has_no_unknown_name() -> None:
     names = ALLOWED | PRETENDED | set(LISTED) | set(WITHOUT_POINTER) | set(OPEN_FLAGS) | set(ERRORS)
     names.add("rt_sigaction")
     assert names <= set(TABLES["x86_64"])
-    # The younger machine has only the calls that take a folder, and no fork.
+    # The newer architecture only has calls that take a folder, and no fork.
     old = "access arch_prctl chmod chown creat dup2 epoll_wait futimesat getdents getpgrp lchown lstat"
     old += " mkdir open pause pipe poll readlink rename rmdir select stat time unlink utime utimes"
     assert names - set(TABLES["aarch64"]) == set(old.split())
@@ -223,7 +223,7 @@ def test_another_machine_or_interface_is_killed(machine: str) -> None:
 def test_no_call_takes_many_steps(machine: str) -> None:
     program = seccomp.Filter(machine).program(PID)
     steps = [decide(program, number, (0,) * 6, seccomp.AUDIT_ARCH[machine])[1] for number in range(601)]
-    assert max(steps) <= 45  # the longest list of options, behind the search
+    assert max(steps) <= 45  # the longest list of options, after the search
 
 
 @pytest.mark.parametrize("machine", sorted(HEADERS))
@@ -233,7 +233,7 @@ def test_the_numbers_are_those_of_the_kernel_headers(machine: str) -> None:
         pytest.skip(f"{header} is not installed")
     text = header.read_text()
     numbers = {name: int(number) for name, number in re.findall(r"#define __NR_(\w+)\s+(\d+)", text)}
-    if machine == "aarch64":  # calls that differ on 32-bit machines are written another way
+    if machine == "aarch64":  # calls that differ on 32-bit machines are written differently
         numbers |= {name: int(number) for name, number in re.findall(r"#define __NR3264_(\w+)\s+(\d+)", text)}
         numbers["newfstatat"] = numbers.pop("fstatat")
     table = TABLES[machine]
@@ -254,7 +254,7 @@ def test_an_unknown_machine_has_no_filter() -> None:
 
 
 def filtered(*actions: tuple[object, ...]) -> list[str]:
-    """What became of each action (function and arguments) in a filtered child."""
+    """The outcome of each action (function and arguments) in a filtered child."""
 
     def work() -> list[str]:
         load()
@@ -468,7 +468,7 @@ def test_a_session_has_no_locks(tmp_path: Path) -> None:
 
 def test_a_refusal_of_the_kernel_is_an_error() -> None:
     def work() -> str:
-        # Neither the right to filter nor the promise that makes up for it.
+        # Neither the right to load a filter nor the promise that replaces it.
         give_up_capabilities()
         return outcome(seccomp.Filter(platform.machine()).load, os.getpid())
 
