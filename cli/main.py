@@ -49,7 +49,7 @@ app = typer.Typer(
 
 
 def show_version(asked: bool) -> None:
-    """Print the version and end, where it was asked for."""
+    """Print the version and exit, if it was asked for."""
     if asked:
         sys.stdout.write(f"vtune {importlib.metadata.version('vtune')}\n")
         raise typer.Exit

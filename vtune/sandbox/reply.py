@@ -15,7 +15,7 @@ WORKSPACE = "/workspace"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a session says of a call."""
+    """A session's answer to a call."""
 
     status: str
     error: str

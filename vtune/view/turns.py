@@ -55,7 +55,7 @@ def _written_parts(content: str) -> list[dict[str, Any]]:
 
 
 def _written(trajectory: Trajectory) -> list[int]:
-    """Numbers of the messages that the policy wrote: the last ones, as many as it has stretches of tokens."""
+    """Numbers of the messages that the policy wrote: the last ones, one for each stretch of its tokens."""
     said = [number for number, one in enumerate(trajectory.messages) if one.role == "assistant"]
     runs = len(_runs(trajectory.loss_mask))
     return said[-runs:] if 0 < runs <= len(said) else said

@@ -165,7 +165,7 @@ def with_other_glyph(scene: Scene) -> Shown | Unknown:
 def _edited(
     scene: Scene, edit: Callable[[Pixels, Box], Pixels], *, gold: str | None = None
 ) -> Shown | Unknown:
-    """The pictures with their targets edited in the question's own picture, and cropped from it as before."""
+    """The returned pictures, with an edit of the target in the question's own picture carried over."""
     if not scene.sample.evidence:
         return Unknown("no evidence boxes")
     found: dict[int, bytes] = {}

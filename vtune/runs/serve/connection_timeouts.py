@@ -14,7 +14,7 @@ HEAD_BYTES = 2**16
 """Size limit for the headers of one request, ours: uvicorn's HTTP parser has no limit."""
 
 BODY, BODY_BYTES = 20.0, 2**18
-"""Seconds that a body may take, plus one more for each this many bytes; ours: networks are faster."""
+"""Seconds that a body may take, plus one more per this many bytes; ours: networks are faster."""
 
 TAKEN = 30.0
 """Seconds in which a client has to take its response; ours."""

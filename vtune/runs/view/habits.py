@@ -21,7 +21,7 @@ QUERIES = {
 
 
 def calls_by_tool(table: pa.Table) -> dict[str, Any] | None:
-    """How the calls of each tool ended, most errors first; None where there was no call.
+    """How the calls of each tool ended, most errors first; None if there were no calls.
 
     Args:
         table: The table of an index, with the columns of `vtune.view.facts.FACTS`.

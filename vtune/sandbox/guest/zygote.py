@@ -177,7 +177,7 @@ class _Server:
         return len(self.children) - len(self.idle) - len(self.removers)
 
     def _wanted(self) -> int:
-        """Idle sessions wanted: as many as have lived at the peak and ended, within the settings' limit."""
+        """Idle sessions wanted: the peak number of sessions less those alive now, within the limit set."""
         return min(self.settings.warm, max(FIRST_WARM, self.most - self._lively()))
 
     def _remove(self, number: int, folder: str) -> None:

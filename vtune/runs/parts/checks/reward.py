@@ -267,7 +267,7 @@ def _told(found: Found) -> str:
 
 
 def _why(found: Found) -> str:
-    """The reason; raises Broken where there is none."""
+    """The reason; raises Broken if there is none."""
     if not isinstance(found.why, str) or not found.why.strip():
         raise Broken(f"the reason of {_told(found)} is {found.why!r}", "say in `why` what it goes by")
     return found.why
