@@ -1,4 +1,4 @@
-"""The `vtune` command in this process and in one of its own, and settings for runs of seconds."""
+"""The `vtune` command, in this process or a separate one, and settings for runs that take seconds."""
 
 import io
 import os

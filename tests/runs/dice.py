@@ -1,4 +1,4 @@
-"""A policy that looks, then answers by dice, alike whatever else is drawn; it notes what it was asked."""
+"""A policy that looks, then answers by dice, whatever else is generated; it records what it was asked."""
 
 import asyncio
 import hashlib

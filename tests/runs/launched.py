@@ -1,4 +1,4 @@
-"""A `vtune` command in a process of its own, with all processes that belong to it."""
+"""A `vtune` command in a separate process, with all processes that belong to it."""
 
 import os
 import signal

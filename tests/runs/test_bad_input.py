@@ -1,4 +1,4 @@
-"""What is wrong with the input is told before anything starts: exit status 2, file, row and remedy."""
+"""Wrong input is reported before anything starts: exit status 2, file, row and remedy."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A run continues where its data and its starting weights lie at another place, and with no others."""
+"""A run continues if its data and starting weights have moved, but with no others."""
 
 import json
 from pathlib import Path

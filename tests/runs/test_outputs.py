@@ -1,4 +1,4 @@
-"""An output that cannot be written is exit 2 with a message, whatever the verb, and before any work."""
+"""An output that cannot be written is exit 2 with a message, for every verb and before any work."""
 
 from pathlib import Path
 

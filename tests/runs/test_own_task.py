@@ -1,4 +1,4 @@
-"""The page `recipes/own_task.md`: its files are written and its commands run, with less of everything."""
+"""The page `recipes/own_task.md`: its files are written and its commands run, on a smaller scale."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A run begins with a line on what is installed outside its range."""
+"""A run begins with a line about packages installed outside their range."""
 
 import importlib.metadata
 import tomllib

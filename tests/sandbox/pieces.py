@@ -1,4 +1,4 @@
-"""Pieces of work that take the time of a fake clock, counted by turns of the event loop."""
+"""Pieces of work that take time on a fake clock, counted by turns of the event loop."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Code after which a process can be used again."""
+"""Code after which a process can be reused."""
 
 import ast
 import builtins

@@ -1,4 +1,4 @@
-"""Returned files become pictures, here or in a confined process, and never more than pictures."""
+"""Returned files become pictures, here or in a confined process, and never anything more."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Pictures on the way out: notebooks' `display`, light PNG files, pictures through memory."""
+"""Pictures on the way out: the notebook's `display`, light PNG files, pictures through memory."""
 
 import io
 

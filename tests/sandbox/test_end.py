@@ -1,4 +1,4 @@
-"""However it ends: no process and no folder is left, and a failure of ours is never the model's."""
+"""However it ends, no process and no folder is left, and a failure of ours is never blamed on the model."""
 
 import asyncio
 import json

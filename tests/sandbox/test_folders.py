@@ -1,4 +1,4 @@
-"""A session's folders go away, whatever was made of them."""
+"""A session's folders are removed, whatever the code has done to them."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor

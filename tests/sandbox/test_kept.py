@@ -1,4 +1,4 @@
-"""Processes that serve one session after the other."""
+"""Processes that serve one session after another."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Pictures without a history: found where they come from, at any turn and zoom, and nowhere else."""
+"""Pictures without a history are located where they come from, at any turn and zoom, and nowhere else."""
 
 import cv2
 import numpy as np

@@ -1,4 +1,4 @@
-"""Inputs that the trainer has decoded are not decoded again, and nobody can tell."""
+"""Inputs that the trainer has decoded are not decoded again, and code cannot tell the difference."""
 
 import io
 import struct

@@ -1,4 +1,4 @@
-"""Random programs: genomes that stay what they are, and source text that parses."""
+"""Random programs: genomes that survive a round trip, and source text that parses."""
 
 import ast
 import random

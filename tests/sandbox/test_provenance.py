@@ -1,4 +1,4 @@
-"""Regions follow any view of an array; blind pictures are located where they are, or not at all."""
+"""Regions follow any view of an array; pictures without a history are located correctly, or not at all."""
 
 from pathlib import Path
 

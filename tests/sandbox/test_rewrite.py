@@ -1,4 +1,4 @@
-"""What is changed in a model's code before it runs."""
+"""Changes to a model's code before it runs."""
 
 import ast
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a call gives back, status by status."""
+"""What a call returns, status by status."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Work in the event loop goes on for a while, then the loop turns; the clock is a fake one."""
+"""Work in the event loop runs for a while, then yields to the loop; the clock is a fake one."""
 
 import asyncio
 from collections.abc import Callable, Sequence

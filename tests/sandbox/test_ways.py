@@ -1,4 +1,4 @@
-"""Whatever way a picture was cut out, its box is right, or there is none."""
+"""However a picture was cropped, its box is right, or there is none."""
 
 import io
 import itertools

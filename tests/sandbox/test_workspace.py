@@ -1,4 +1,4 @@
-"""The trainer reads a workspace by itself: bounded, in order, and through no link."""
+"""The trainer reads a workspace by itself: bounded, in order, and never through a link."""
 
 import asyncio
 import json

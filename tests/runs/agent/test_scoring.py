@@ -1,4 +1,4 @@
-"""Scores begin when a conversation ends."""
+"""Scoring starts when a conversation ends."""
 
 import asyncio
 from dataclasses import replace

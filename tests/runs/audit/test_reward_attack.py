@@ -1,4 +1,4 @@
-"""Programs against the evidence reward: what earned full marks for nothing must not do so again."""
+"""Programs against the evidence reward: exploits that once earned full marks must not do so again."""
 
 import asyncio
 import json

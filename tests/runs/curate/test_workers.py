@@ -1,4 +1,4 @@
-"""Rows that processes of this machine look at: the same bytes, and nothing left behind."""
+"""Rows processed by worker processes on this machine: the same bytes, and nothing left behind."""
 
 import os
 import signal

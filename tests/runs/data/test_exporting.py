@@ -1,4 +1,4 @@
-"""`vtune data export` of every format that is written, a user's own included."""
+"""`vtune data export` in every format that can be written, a user's own included."""
 
 import json
 from collections.abc import Iterator

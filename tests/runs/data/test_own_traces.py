@@ -1,4 +1,4 @@
-"""Traces of one's own samples: what they show is paid in full, and none of them teaches a mistake."""
+"""Traces from a user's own samples: what they show earns full reward, and none of them teaches a mistake."""
 
 import asyncio
 import functools

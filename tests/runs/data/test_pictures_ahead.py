@@ -1,4 +1,4 @@
-"""Pictures are opened before it is their record's turn."""
+"""Pictures are opened ahead of their record's turn."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The world of trails as a run searches it: every question has its answer, and it is there to be found."""
+"""The world of trails as a run searches it: every question has an answer, and it can be found."""
 
 import asyncio
 import io

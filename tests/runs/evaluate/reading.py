@@ -1,4 +1,4 @@
-"""A model that reads and compares answers as it was told, and what scores come of it."""
+"""A model that reads and compares answers as told, and the resulting scores."""
 
 import json
 import re

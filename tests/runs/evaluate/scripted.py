@@ -1,4 +1,4 @@
-"""Evaluations of policies whose replies are written down, on files in the shape of benchmarks."""
+"""Evaluations of policies with scripted replies, on files in the shape of benchmarks."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Small benchmarks of search agents, in the shapes in which they are published, and a judge for them."""
+"""Small benchmarks for search agents, in their published formats, and a judge for them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`vtune eval --against`: each cause is planted by itself, and nothing else is named."""
+"""`vtune eval --against`: each cause is planted on its own, and nothing else is named."""
 
 import json
 import shlex

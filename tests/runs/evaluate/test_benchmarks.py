@@ -1,4 +1,4 @@
-"""`vtune eval` and `vtune faithfulness` on V* and HR-Bench as they are published, with large pictures."""
+"""`vtune eval` and `vtune faithfulness` on V* and HR-Bench as published, with large pictures."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What is tried of every suite that ships, under every protocol that has a rule for it: one table."""
+"""What is tested for every shipped suite under every protocol that has a rule for it, in one table."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

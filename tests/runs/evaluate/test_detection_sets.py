@@ -1,4 +1,4 @@
-"""`vtune eval` on sets of detections: a policy of known habits, and what pycocotools says of its boxes."""
+"""`vtune eval` on detection sets: a policy of known habits, and pycocotools' score for its boxes."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Suite files as their page tells people to write them, over samples as an import makes them."""
+"""Suite files as their page tells users to write them, over samples as an import makes them."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""`vtune export --as`: results in the files of other harnesses."""
+"""`vtune export --as`: results in the file formats of other harnesses."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Groups: what a paper reports together, as far as there are suites of it."""
+"""Groups: what a paper reports together, as far as there are suites for it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Benchmarks whose answers a model reads: scores, costs, and what becomes of them without the model."""
+"""Benchmarks whose answers a model reads: scores, costs, and what happens to them without the model."""
 
 import json
 from collections.abc import Iterator

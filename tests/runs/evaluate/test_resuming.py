@@ -1,4 +1,4 @@
-"""What an evaluation that broke off within a portion draws again, and what it does not."""
+"""What an evaluation that was interrupted within a portion generates again, and what it does not."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""`vtune scores`: replies to an official scorer, its scores back, and what an evaluation says until then."""
+"""`vtune scores`: replies to an official scorer, its scores back, and what is reported until then."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`--model scripted:FILE`: a suite with replies that are written down."""
+"""`--model scripted:FILE`: a suite with scripted replies."""
 
 import json
 import shutil

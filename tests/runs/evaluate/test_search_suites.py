@@ -1,4 +1,4 @@
-"""Every benchmark of search agents, end to end on rows of its shape, under its protocols, with a judge."""
+"""Every benchmark for search agents, end to end on rows in its format, under its protocols, with a judge."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a suite becomes by its settings: another protocol, blocked hosts; the interval of a fallback."""
+"""How settings change a suite: another protocol, blocked hosts; the interval of a fallback."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every benchmark of the TSV family and V*, end to end on a file of its shape, under several protocols."""
+"""Every benchmark of the TSV family and V*, end to end on a file in its format, under several protocols."""
 
 import json
 import re

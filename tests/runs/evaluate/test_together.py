@@ -1,4 +1,4 @@
-"""Answers that a model grades several at a time: which stand in a call, and what a call that fails leaves."""
+"""Answers that a model grades several at a time: how calls are grouped, and what a failed call leaves."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a grader says nothing readable of: it is unscored, and `--resume` asks again."""
+"""If a grader's reply is unreadable, the answer stays unscored, and `--resume` asks again."""
 
 import json
 from pathlib import Path

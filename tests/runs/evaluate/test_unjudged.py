@@ -1,4 +1,4 @@
-"""What is advised where replies stay without a grade."""
+"""The advice when replies stay without a grade."""
 
 import asyncio
 import json

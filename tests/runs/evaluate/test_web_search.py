@@ -1,4 +1,4 @@
-"""`vtune eval --record` and `--replay`: an agent that searches the web, and once more without it."""
+"""`vtune eval --record` and `--replay`: an agent that searches the web, then the same without the web."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A part whose `async`, or whose decorator, was forgotten: the error says so, and on which line."""
+"""A part with a missing `async` or decorator: the error says so, and on which line."""
 
 from collections.abc import Iterator
 from pathlib import Path

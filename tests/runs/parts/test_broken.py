@@ -1,4 +1,4 @@
-"""A user's part that raises ends a command in one error with its file and line, whatever kind it is."""
+"""A user's part that raises ends a command with one error, with its file and line, whatever its kind."""
 
 import asyncio
 import io

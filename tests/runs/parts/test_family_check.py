@@ -1,4 +1,4 @@
-"""Whether a family of a user's own keeps what families promise."""
+"""Whether a user's own family keeps the promises of families."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a user's part gives and cannot be is reported with its file, its line and what to give."""
+"""If a user's part returns something invalid, the error names its file, its line and what to return."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The whole way with parts of one's own: format, verifier, tool and suite, one file and one line per part."""
+"""A user's own parts end to end: format, verifier, tool and suite, one file and one line per part."""
 
 import json
 import shutil

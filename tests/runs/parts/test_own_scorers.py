@@ -1,4 +1,4 @@
-"""A scorer of one's own: what it gives wrong is an error, and once it is corrected nothing is drawn again."""
+"""A user's own scorer: a wrong result is an error, and once it is corrected nothing is generated again."""
 
 import json
 import shutil

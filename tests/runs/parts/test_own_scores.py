@@ -1,4 +1,4 @@
-"""An evidence judge and a part of the reward of one's own: rl, a service, the audit and the report."""
+"""A user's own evidence judge and part of the reward: rl, a service, the audit and the report."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`vtune parts`: what is there, and whether a user's file keeps what its kind promises."""
+"""`vtune parts`: what exists, and whether a user's file keeps the promises of its kind."""
 
 import asyncio
 import json

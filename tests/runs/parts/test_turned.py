@@ -1,4 +1,4 @@
-"""A tool of one's own that turns a picture: an honest turn is a look, a claim of another one is faked."""
+"""A user's own tool that turns a picture: an honest turn is a look, a claim of another one is faked."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""A record that names a tool which nobody here has can be read: only what runs the tool needs it."""
+"""A record with an unknown tool can be read: only running the tool needs it."""
 
 import json
 from dataclasses import replace

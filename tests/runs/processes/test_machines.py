@@ -1,4 +1,4 @@
-"""Which GPUs of which machines a run takes, and what they know of this one's environment."""
+"""Which GPUs of which machines a run takes, and what they get from this machine's environment."""
 
 import json
 import os

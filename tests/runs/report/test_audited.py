@@ -1,4 +1,4 @@
-"""What an audit has found, in the terminal, in the document, and on pages."""
+"""The results of an audit, in the terminal, in the document, and on pages."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""An agent as a chat endpoint, in a process of its own: what clients get, what is refused, what is freed."""
+"""An agent as a chat endpoint, in a separate process: what clients get, what is refused, what is freed."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""The requests that the page of `vtune serve` shows, sent to services in processes of their own."""
+"""The requests on the page of `vtune serve`, sent to services in separate processes."""
 
 import json
 import shlex

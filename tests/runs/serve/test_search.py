@@ -1,4 +1,4 @@
-"""Searches by a real service: it answers, finds nothing, stalls, dies; and who pays for it."""
+"""Searches by a real service: it answers, finds nothing, stalls or dies; and who is blamed."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""A sweep that was run, as it lies on disk: two variants, three seeds, two suites."""
+"""A finished sweep on disk: two variants, three seeds, two suites."""
 
 import json
 from pathlib import Path

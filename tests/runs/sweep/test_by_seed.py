@@ -1,4 +1,4 @@
-"""A sweep with axes, and with data and starts of its own for every seed."""
+"""A sweep with axes, and with separate data and starts for every seed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The sweeps that look for what papers report: what varies, what their seeds can show, one step of each."""
+"""The sweeps that look for published effects: what varies, what their seeds can show, one step of each."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Several runs of a sweep at a time: who waits for whom, and how they end."""
+"""Several runs of a sweep at a time: which waits for which, and how they end."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Numbers of one run, from files as training and evaluation leave them."""
+"""Numbers of one run, from files as training and evaluation write them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Parts of one's own in a sweep: every run and evaluation has them, and goes on with no others."""
+"""A user's own parts in a sweep: every run and evaluation has them, and continues with no others."""
 
 import json
 import shutil

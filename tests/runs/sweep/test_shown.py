@@ -1,4 +1,4 @@
-"""A finished sweep as tables of a terminal, as CSV, LaTeX and a figure, and on a page."""
+"""A finished sweep as tables in a terminal, as CSV, LaTeX and a figure, and on a page."""
 
 import csv
 import io

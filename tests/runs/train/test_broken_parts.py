@@ -1,4 +1,4 @@
-"""A part of a user's own that breaks when a run has trained for a while: what was trained is kept."""
+"""A user's own part that breaks after a run has trained for a while: what was trained is kept."""
 
 import json
 from collections.abc import Callable, Iterator

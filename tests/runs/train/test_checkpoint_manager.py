@@ -1,4 +1,4 @@
-"""Which checkpoints stay, and which is the best: by hand-written curves, without a model."""
+"""Which checkpoints are kept, and which is the best: with hand-written curves, without a model."""
 
 import json
 import os

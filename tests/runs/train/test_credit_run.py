@@ -1,4 +1,4 @@
-"""RL with credit transfer and dynamic sampling, from end to end; only the words of the policy are made up."""
+"""RL with credit transfer and dynamic sampling, end to end; only the words of the policy are made up."""
 
 import json
 import shutil

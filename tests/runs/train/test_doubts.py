@@ -1,4 +1,4 @@
-"""What a recipe says and its author may not have meant."""
+"""What a recipe says that its author may not have meant."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Weights that change under running conversations, in whole runs; tests/vllm has a real vLLM."""
+"""Weights that change during conversations, in complete runs; tests/vllm has a real vLLM."""
 
 import asyncio
 from dataclasses import replace

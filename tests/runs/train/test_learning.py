@@ -1,4 +1,4 @@
-"""What a step learns from rewards, and says of them."""
+"""What a step learns from rewards, and reports about them."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""V-Triune's mixed training in small: the recipe that ships, on the easy grid, and what its metrics say."""
+"""V-Triune's mixed training in small: the shipped recipe, on the easy grid, and its metrics."""
 
 import json
 from pathlib import Path

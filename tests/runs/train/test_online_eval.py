@@ -1,4 +1,4 @@
-"""Evaluation during training: what it tells, that training does not feel it, and that it survives a crash."""
+"""Evaluation during training: what it reports, that it does not affect training, that it survives a crash."""
 
 import asyncio
 import json

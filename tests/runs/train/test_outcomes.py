@@ -1,4 +1,4 @@
-"""What becomes of a run when something around it breaks: each outcome of the table in cli/rl.md, provoked."""
+"""What happens to a run when something around it breaks: each outcome in the table of cli/rl.md, provoked."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""What a start of reinforcement training reads of its data, and which problem it names."""
+"""What the start of reinforcement training reads from its data, and which problem it reports."""
 
 from collections.abc import Iterator
 from dataclasses import replace

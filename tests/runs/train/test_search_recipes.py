@@ -1,4 +1,4 @@
-"""The recipes of search agents on data as they are published."""
+"""The recipes of search agents on data as published."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the metrics say of a step of several updates: every token weighs the same."""
+"""The metrics of a step with several updates: every token has the same weight."""
 
 from dataclasses import replace
 

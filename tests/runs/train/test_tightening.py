@@ -1,4 +1,4 @@
-"""IoU thresholds that tighten in a run, and are found again by `--resume`."""
+"""IoU thresholds that tighten during a run, and are restored by `--resume`."""
 
 import io
 from pathlib import Path

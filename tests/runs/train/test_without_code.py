@@ -1,4 +1,4 @@
-"""RL on data whose rows run no code, where no sandbox could be had."""
+"""RL on data whose rows run no code, where no sandbox is available."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What samples ask, beside the index of a run."""
+"""The questions of samples, next to the index of a run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The viewer in a real Chromium: `make browser` installs what it needs; skipped where that is missing."""
+"""The viewer in a real Chromium: `make browser` installs what it needs; skipped if that is missing."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Nothing of a trajectory steers who shows it: the server, a page in a file, the terminal, trackers."""
+"""Nothing in a trajectory can control what shows it: the server, a page in a file, the terminal, trackers."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Labels of people all the way: from the viewer's page to what curation drops and what the audit says."""
+"""People's labels end to end: from the viewer's page to what curation drops and what the audit reports."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Two models, or two checkpoints, held against each other sample by sample."""
+"""Two models, or two checkpoints, compared sample by sample."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The tokens of a trajectory: what the record holds of each, and what it does not."""
+"""The tokens of a trajectory: what the record holds for each one, and what it does not."""
 
 from dataclasses import replace
 from pathlib import Path

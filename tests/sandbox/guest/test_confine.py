@@ -1,4 +1,4 @@
-"""All layers together on one process, and the self test that notices when one is missing."""
+"""All layers together on one process, and the self test that notices a missing one."""
 
 import mmap
 import os

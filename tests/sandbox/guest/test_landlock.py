@@ -1,4 +1,4 @@
-"""Landlock alone keeps a process to the places that its rules name."""
+"""Landlock on its own confines a process to the places that its rules name."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Namespaces alone: no host file, process or network in sight, for root and for others."""
+"""Namespaces on their own: no host file, process or network is visible, for root and for others."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The filter decides every call as a plain list says, on both machines, and bites on this one."""
+"""The filter decides every call as a plain list says, on both architectures, and is effective on this one."""
 
 import ctypes
 import errno

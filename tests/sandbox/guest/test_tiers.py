@@ -1,4 +1,4 @@
-"""What sessions may read of the machine's Python."""
+"""What sessions may read from the machine's Python."""
 
 import sys
 from pathlib import Path
