@@ -81,7 +81,7 @@ class Ending:
 def _flush_files() -> None:
     """Write out what a user's own parts have left in file buffers, as the teardown would."""
     for found in gc.get_objects():
-        # Asks for the type, since some torch objects compute their `__class__`, with a warning.
+        # Check the type: some torch objects compute their `__class__`, with a warning.
         if issubclass(type(found), io.TextIOWrapper | io.BufferedWriter) and not found.closed:
             with suppress(OSError, ValueError):  # a pipe without a reader
                 found.flush()

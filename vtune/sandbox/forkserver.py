@@ -124,7 +124,7 @@ class ForkServer:
         if self.ended or self._gone or is_readable(self.pidfd):
             return False
         try:
-            # Its sockets close before its pidfd reports its death, so this is the first sign.
+            # Its sockets close before its children learn of its death, so this is the first sign.
             return self.control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
         except BlockingIOError:
             return True

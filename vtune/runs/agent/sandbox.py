@@ -16,7 +16,7 @@ def sandbox_of(recipe: SandboxRecipe, *, sessions: int, runs_code: bool = True) 
 
     Args:
         recipe: The section of the run's recipe.
-        sessions: How many may be needed at the same time; once code runs, this many are kept ready.
+        sessions: How many may be needed at the same time; once they have been, that many are kept ready.
         runs_code: Whether any will be needed; if not, nothing is started.
     """
     limits = Limits(seconds=recipe.seconds, memory_mb=recipe.memory_mb)

@@ -49,7 +49,7 @@ Found = Verdict | Unscored
 
 
 def check_reward(name: str) -> list[Check]:
-    """Its scores stay in bounds, are reproducible, can be sent to other processes, and null if unknown."""
+    """Its scores stay in bounds, are reproducible, can be sent to processes, and are null if unknown."""
     trial = _Trial(name)
     return [
         tried("scores lie within its bounds", trial.bounds),
