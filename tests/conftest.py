@@ -17,23 +17,23 @@ from jaxtyping import install_import_hook
 if TYPE_CHECKING:
     from vtune.models.policy import Policy
 
-# Shapes and types of tensors are annotations in production and assertions here.
+# Tensor shape and type annotations are only documentation in production; tests check them at run time.
 install_import_hook("vtune.update.losses", "beartype.beartype")
 
-# No time limit an example: the machine may be busy with a training test next door. The same examples
-# every time: a change is judged by what it changed.
+# No deadline per example: another worker's training test may keep the machine busy. The same examples every
+# time, so that a failure comes from the change under test.
 settings.register_profile("vtune", deadline=None, derandomize=True)
 settings.load_profile("vtune")
 
-# Typer makes the parser of all verbs anew at every call, which takes longer than most of the calls in tests.
+# Typer rebuilds the parser of all verbs at every call, which takes longer than most of the calls in tests.
 typer.main.get_command = functools.cache(typer.main.get_command)
 typer.testing._get_command = typer.main.get_command
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"
 HANGS = 1800.0
-"""Seconds after which a process is taken for one that waits for ever. Nobody waits as long but for a failure,
-and what works takes many times its usual time where the machine has other things to do."""
+"""Seconds after which a process counts as hung. Only a failing test waits this long; on a busy machine a
+process that works can take many times as long as usual."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,12 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Of `-n auto`: one more than cores, for many tests wait for processes and services; the quick do not."""
+    """For `-n auto`: one more than cores, as many tests wait for processes or services; quick ones do not."""
     return (os.cpu_count() or 1) + (config.option.markexpr != QUICK)
 
 
 QUICK = "not slow"
-"""What `make check` gives as `-m`."""
+"""The `-m` expression of `make check`."""
 
 LONGEST = (
     "test_launch.py",
@@ -70,7 +70,7 @@ LONGEST = (
     "test_agent.py",
     "test_sweep.py",
 )
-"""What takes a processor longest, longest first: a worker that began late with one would keep all waiting."""
+"""The slowest files, slowest first: one that started late would keep all other workers waiting at the end."""
 
 SLOW = (
     "chains",
@@ -108,21 +108,21 @@ SLOW = (
     "verifiers/test_verifying.py",
     "test_packaging.py",
 )
-"""Folders and files of tests that train, start sandboxes or services, or take five seconds: `make
-check` leaves them out, and does not import them. A slow test among quick ones has the mark `slow` itself."""
+"""Folders and files of tests that train, start sandboxes or services, or take five seconds: `make check`
+skips them without importing them. A slow test in a quick file carries the mark `slow` itself."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Modules of which `-m "not slow"` would leave nothing."""
+    """Ignore modules in which `-m "not slow"` would select no test."""
     if config.option.markexpr != QUICK:
         return None
     return any(collection_path.is_relative_to(ROOT / "tests" / name) for name in SLOW) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks `slow`; the longest files first, then what is slow (with xdist: `--no-loadscope-reorder`).
+    """Mark slow tests; run the slowest files first, then other slow ones (xdist: `--no-loadscope-reorder`).
 
-    What is quick comes last, in small pieces: so all workers end together.
+    Quick tests come last, in small pieces, so that all workers finish at about the same time.
     """
     rank = {name: number for number, name in enumerate(LONGEST)}
     slow = [ROOT / "tests" / name for name in SLOW]
@@ -136,14 +136,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure() -> None:
-    """What collection makes stays: until it ends there is no garbage to look for."""
+    """Disable garbage collection during test collection: everything that it creates stays alive."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """The tests and what they import stay until the end: garbage is not looked for among them.
+    """Exclude the tests and their imports, which live until the end, from garbage collection.
 
-    It is looked for less often than by default: tests allocate much, most of it short-lived.
+    It then runs less often than by default: tests allocate a lot, most of it short-lived.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
@@ -155,7 +155,7 @@ def pytest_runtest_setup() -> None:
 
 
 def say_little() -> None:
-    """Transformers writes out each configuration that it reads, for a line of a log that nobody sees."""
+    """Stop transformers from formatting each configuration that it reads for a log line that nobody sees."""
     module = sys.modules.get("transformers.configuration_utils")
     if module is not None:
         module.PreTrainedConfig.__repr__ = object.__repr__
@@ -179,7 +179,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 @pytest.fixture(scope="module")
 def alone() -> Iterator[None]:
-    """No other module with this fixture runs: some do harm in public folders, others look for it there."""
+    """Run no other module with this fixture meanwhile: some damage public folders, others check them."""
     with (Path(tempfile.gettempdir()) / f"vtune-tests-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -187,7 +187,7 @@ def alone() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def coco_mini() -> Path:
-    """A few annotated photographs that may lie beside the repository."""
+    """A few annotated photographs; skip the test if they are not beside the repository."""
     folder = ROOT.parent / "shared" / "data" / "coco-mini"
     if not (folder / "instances.json").is_file():
         pytest.skip("no ../shared/data/coco-mini beside the repository")
@@ -199,7 +199,7 @@ Once = Callable[[str, Callable[[Path], object]], Path]
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Once]:
-    """A folder by its name, filled by the first test worker that wants it. Shared: nobody writes into it."""
+    """A named folder, filled by the first worker that needs it. Shared, so tests must not write to it."""
     root = tmp_path_factory.getbasetemp()
     root = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "once"
     given: dict[Path, dict[Path, tuple[int, int, int]]] = {}
@@ -217,17 +217,17 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Once]:
 
     yield make
     for folder, before in given.items():
-        # A test of another worker, which read it at that moment, would fail for no reason of its own.
+        # Otherwise an unrelated test that reads the folder in another worker would fail.
         assert stamps(folder) == before, f"a test has written into {folder}, which all share"
 
 
 def stamps(folder: Path) -> dict[Path, tuple[int, int, int]]:
-    """What changes of a file that is written or replaced."""
+    """For each file, the facts that change when it is written or replaced."""
     facts = ((path, path.lstat()) for path in folder.rglob("*") if not path.is_dir())
     return {path: (one.st_ino, one.st_mtime_ns, one.st_size) for path, one in facts}
 
 
-# Models are built and torch is imported on first use: tests that need neither stay fast.
+# Models are built and torch is imported on first use, so that tests without them stay fast.
 
 
 @pytest.fixture(scope="session")
@@ -244,13 +244,13 @@ def tiny3(once: Once) -> Path:
 
 @pytest.fixture(scope="session")
 def policy(tiny: Path) -> "Policy":
-    """The tiny Qwen2.5-VL, loaded. Shared: a test that trains loads one of its own."""
+    """The tiny Qwen2.5-VL, loaded. Shared: a test that trains loads its own copy."""
     return load(tiny)
 
 
 @pytest.fixture(scope="session")
 def policy3(tiny3: Path) -> "Policy":
-    """The tiny Qwen3-VL, loaded. Shared: a test that trains loads one of its own."""
+    """The tiny Qwen3-VL, loaded. Shared: a test that trains loads its own copy."""
     return load(tiny3)
 
 
@@ -270,7 +270,7 @@ def build(folder: Path, family: str) -> Path:
 
 
 def load(folder: Path) -> "Policy":
-    """A policy that nobody else uses; it sees pictures at the size of the demo."""
+    """A separate copy of the policy, with the demo's pixel budget for pictures."""
     import torch
 
     from vtune.models.pictures import PixelBudget

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 
 def growth(prepare: Callable[[int], Callable[[], object]], size: int, times: int) -> float:
-    """Time for `times` the size over time for `size`: about `times` where it is linear, else its square.
+    """Time at `times * size` over time at `size`: about `times` if linear, its square if quadratic.
 
-    Each is the least of five, taken in turns: a neighbour on the machine makes a measurement longer, never
-    shorter. A bar half way between leaves room for caches.
+    Each time is the minimum of five alternating runs: other processes make a measurement longer, never
+    shorter. A threshold half way between leaves room for cache effects.
     """
     taken: dict[int, list[float]] = {size: [], times * size: []}
     for _ in range(5):

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Server(ThreadingHTTPServer):
-    """Says nothing of clients that hang up: by then the message could land in a later test's output."""
+    """A server that ignores clients that hang up: the message could land in a later test's output."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exc_info()[1], ConnectionError):
@@ -18,9 +18,9 @@ class Server(ThreadingHTTPServer):
 
 @contextmanager
 def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    """A server that runs; yields its port."""
+    """Run a server and yield its port."""
     server = Server(("127.0.0.1", 0), handler)
-    # The pause is what `shutdown` may have to wait for.
+    # `shutdown` waits up to one poll interval.
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -38,7 +38,7 @@ def prose(page: str) -> str:
 
 
 def spans(page: str) -> list[str]:
-    """What stands between backticks in the prose of a page, each on one line."""
+    """The text of each code span in a page's prose, joined into one line."""
     return [" ".join(span.split()) for span in _SPAN.findall(prose(page))]
 
 

@@ -1,4 +1,4 @@
-"""Engines that tests put in the place of the model's."""
+"""Replaces the model's engine with a scripted one."""
 
 import math
 from collections.abc import Callable
@@ -10,6 +10,6 @@ from vtune.runs.agent import engines
 
 
 def draw_with(patch: pytest.MonkeyPatch, engine: Callable[..., Any]) -> None:
-    """Let an engine draw whose log-probabilities are nobody's: a run would end for them."""
+    """Generate with an engine with made-up log-probabilities, and lift the limit that would end the run."""
     patch.setattr(engines, "TransformersEngine", engine)
     patch.setattr("vtune.runs.train.learning.MISMATCH", math.inf)

@@ -1,4 +1,4 @@
-"""Services in processes of their own, as users start them."""
+"""Services in separate processes, as users start them."""
 
 import json
 import signal
@@ -17,7 +17,7 @@ from tests.runs.commands import environment
 class Served:
     process: "subprocess.Popen[str]"
     facts: dict[str, Any]
-    """What it printed when it was ready."""
+    """What the service printed when it was ready."""
 
     @property
     def url(self) -> str:
@@ -26,7 +26,7 @@ class Served:
 
 @contextmanager
 def serving(kind: str, *options: str) -> Iterator[Served]:
-    """`vtune serve KIND` on a free port, ready; it has ended afterwards."""
+    """Run `vtune serve KIND` on a free port; yield it once it is ready, and end it afterwards."""
     command = [sys.executable, "-m", "vtune.cli.main", "serve", kind, "--port", "0", "--json", *options]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()

@@ -50,7 +50,7 @@ HEAVY = {
 
 
 def verbs(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command and group, as the words after `vtune`."""
+    """The words after `vtune` for every command and group."""
     command = command or typer.main.get_command(app)
     yield path
     for name, child in getattr(command, "commands", {}).items():
@@ -80,7 +80,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def vtune(*words: str) -> subprocess.CompletedProcess[str]:
-    """The command in this process. `tests.runs.commands` has the same, and imports torch."""
+    """Run the command in this process. `tests.runs.commands` has the same, but imports torch."""
     out, err = StringIO(), StringIO()
     code: Any = 0
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "argv", ["vtune", *words]):
@@ -92,7 +92,7 @@ def vtune(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def vtune_alone(*words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    """The same as a process of its own."""
+    """Run the command in a separate process."""
     command = [sys.executable, "-m", "vtune.cli.main", *words]
     return subprocess.run(command, capture_output=True, env=os.environ | environment, check=False)
 
@@ -125,8 +125,8 @@ print(*sys.modules)
 
 
 @pytest.mark.slow
-def test_what_only_reads_recipes_loads_no_torch(tmp_path: Path) -> None:
-    """Sweeps, chains, and commands that start processes and wait for them, on a machine without a GPU."""
+def test_commands_that_only_read_recipes_do_not_import_torch(tmp_path: Path) -> None:
+    """Sweeps, chains, and commands that only start processes and wait, on a machine without a GPU."""
     data = tmp_path / "any.parquet"
     pq.write_table(pa.table({"id": ["a"]}), data)
     words = [sys.executable, "-c", READS_RECIPES, str(tmp_path), str(data)]
@@ -165,7 +165,7 @@ def test_both_names_of_the_audit_are_one_verb() -> None:
     assert first == second.replace("judge-faithfulness", "faithfulness")
 
 
-def test_a_known_problem_is_text_on_stderr_and_exit_2(tmp_path: Path) -> None:
+def test_a_known_problem_prints_text_on_stderr_and_exits_with_2(tmp_path: Path) -> None:
     result = vtune_alone("data", "inspect", str(tmp_path / "none.parquet"))
     said = result.stderr.decode()
     assert (result.returncode, result.stdout) == (2, b"")
@@ -174,7 +174,7 @@ def test_a_known_problem_is_text_on_stderr_and_exit_2(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-def test_an_unknown_option_is_exit_2() -> None:
+def test_an_unknown_option_exits_with_2() -> None:
     assert vtune("report", "--zzz").returncode == 2
 
 
@@ -189,7 +189,7 @@ def test_an_unknown_option_is_exit_2() -> None:
         (("rl", "a\x1b[31mb"), "unexpected extra argument"),
     ],
 )
-def test_a_bare_word_is_told_its_option(words: tuple[str, ...], said: str) -> None:
+def test_a_stray_word_gets_the_option_that_was_meant(words: tuple[str, ...], said: str) -> None:
     ended = vtune(*words)
     assert ended.returncode == 2
     assert said in ended.stderr
@@ -197,7 +197,7 @@ def test_a_bare_word_is_told_its_option(words: tuple[str, ...], said: str) -> No
 
 
 def raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `vtune report x` raise."""
+    """Make `vtune report x` raise the error."""
 
     def run_report(paths: object, *, replies: bool) -> None:
         raise error
@@ -209,7 +209,7 @@ def raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "code"), [(DataError, 2), (RecipeError, 2), (MissingExtra, 2), (RunFailed, 1), (ServiceError, 1)]
 )
-def test_the_exit_code_says_whose_move_is_next(
+def test_the_exit_code_tells_user_errors_from_failures(
     kind: type[VtuneError], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raising(kind("it broke", fix="fix it"), monkeypatch)
@@ -219,7 +219,9 @@ def test_the_exit_code_says_whose_move_is_next(
     assert capsys.readouterr().err == "error: it broke\n  fix  fix it\n"
 
 
-def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_exits_with_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     raising(KeyboardInterrupt(), monkeypatch)
     with pytest.raises(SystemExit) as caught:
         main()
@@ -253,7 +255,7 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         ("", None, "interrupted\n"),
     ],
 )
-def test_how_an_interrupted_verb_goes_on_is_said_by_the_first_process(
+def test_only_rank_0_says_how_to_continue_an_interrupted_command(
     words: str,
     rank: str | None,
     said: str,
@@ -261,7 +263,7 @@ def test_how_an_interrupted_verb_goes_on_is_said_by_the_first_process(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Torchrun may have started several."""
+    """Torchrun may have started several processes."""
     (tmp_path / "empty/logs").mkdir(parents=True)
     (tmp_path / "sweep/codev").mkdir(parents=True)
     (tmp_path / "saved/checkpoints/step-000002").mkdir(parents=True)
@@ -285,7 +287,7 @@ def test_how_an_interrupted_verb_goes_on_is_said_by_the_first_process(
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_an_interrupted_sweep_says_one_thing(
+def test_an_interrupted_sweep_prints_one_message(
     begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
@@ -308,7 +310,7 @@ def test_an_interrupted_sweep_says_one_thing(
     assert ("before anything was started" in said) != begun
 
 
-def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_shows_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     raising(ZeroDivisionError(), monkeypatch)
     with pytest.raises(ZeroDivisionError):
         main()
@@ -326,7 +328,7 @@ def test_inspect_shows_counts_and_rows(data: Path) -> None:
     assert "60x50" in text
 
 
-def test_validate_is_0_for_good_rows_and_2_for_bad_ones(data: Path, tmp_path: Path) -> None:
+def test_validate_exits_with_0_for_good_rows_and_2_for_bad_ones(data: Path, tmp_path: Path) -> None:
     good = vtune("data", "validate", str(data))
     assert (good.returncode, good.stdout) == (0, "2 of 2 rows are good: signs 2\n")
     bad = tmp_path / "bad.parquet"
@@ -346,7 +348,7 @@ def test_the_help_of_import_names_every_format() -> None:
     assert listed.replace(" or ", ", ").split(", ") == list(FORMATS)
 
 
-def test_samples_go_out_as_verl_and_come_back(data: Path, tmp_path: Path) -> None:
+def test_samples_survive_an_export_to_verl_and_back(data: Path, tmp_path: Path) -> None:
     there, back = tmp_path / "verl.parquet", tmp_path / "back.parquet"
     words = ["data", "export", "verl", str(data), "--out", str(there), "--json"]
     assert json.loads(CliRunner().invoke(app, words).stdout)["rows"] == 2
@@ -356,7 +358,7 @@ def test_samples_go_out_as_verl_and_come_back(data: Path, tmp_path: Path) -> Non
     assert list(read_samples(back)) == list(read_samples(data))
 
 
-def test_a_row_that_is_left_out_is_a_line_and_strict_is_exit_2(tmp_path: Path) -> None:
+def test_a_skipped_row_prints_a_line_and_strict_exits_with_2(tmp_path: Path) -> None:
     rows = [
         {"problem": "What is it?", "answer": "a cup"},
         {"problem": "What is it?"},
@@ -420,7 +422,7 @@ class Plan(Strict):
 
 
 def planned(tmp_path: Path, *, named: bool = True, **options: Any) -> list[tuple[Plan, Path, bool]]:
-    """Train a fake by a recipe; the calls that it got."""
+    """Run a fake training command on a recipe and return the calls that it received."""
     recipe = tmp_path / "mine.yaml"
     recipe.write_text("steps: 3\n")
     calls: list[tuple[Plan, Path, bool]] = []
@@ -456,7 +458,7 @@ def test_the_shell_completes_verbs_and_options() -> None:
         assert ended.output.split() == [found]
 
 
-def test_an_evaluation_without_its_words_is_one_that_was_begun(tmp_path: Path) -> None:
+def test_eval_without_a_suite_resumes_an_evaluation_that_was_started(tmp_path: Path) -> None:
     runner = CliRunner()
     ended = runner.invoke(app, ["eval", "--resume", "--out", str(tmp_path)])
     assert isinstance(ended.exception, RecipeError)
@@ -465,13 +467,13 @@ def test_an_evaluation_without_its_words_is_one_that_was_begun(tmp_path: Path) -
         assert "an evaluation needs --suite and --model" in runner.invoke(app, ["eval", *words]).output
 
 
-def test_training_resumes_where_it_is_told_to(tmp_path: Path, capfd: Any) -> None:
+def test_training_resumes_in_the_given_folder(tmp_path: Path, capfd: Any) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.yaml").write_text("steps: 4\n")
     assert planned(tmp_path, out=tmp_path / "run", resume=True) == [(Plan(steps=4), tmp_path / "run", True)]
 
 
-def test_a_run_goes_on_by_its_own_recipe(tmp_path: Path, capfd: Any) -> None:
+def test_a_run_resumes_with_its_own_recipe(tmp_path: Path, capfd: Any) -> None:
     run = tmp_path / "run"
     run.mkdir()
     with pytest.raises(typer.BadParameter, match="has no run to resume"):
@@ -494,7 +496,7 @@ def test_a_run_goes_on_by_its_own_recipe(tmp_path: Path, capfd: Any) -> None:
             planned(tmp_path, named=False, **options)
 
 
-def test_a_dry_run_shows_the_recipe_as_it_would_run_and_starts_nothing(tmp_path: Path, capfd: Any) -> None:
+def test_a_dry_run_shows_the_resolved_recipe_and_starts_nothing(tmp_path: Path, capfd: Any) -> None:
     assert planned(tmp_path, dry_run=True) == []
     assert json.loads(capfd.readouterr().out) == {"recipe": {"steps": 4}, "check": {"samples": 9}}
     assert planned(tmp_path, dry_run=True, as_json=False) == []
@@ -511,7 +513,7 @@ def test_a_dry_run_counts_the_processes_of_all_machines(tmp_path: Path, capfd: A
         planned(tmp_path, dry_run=True, gpus=8, hostfile=hosts)
 
 
-def test_a_dry_run_finds_what_the_start_would_refuse(tmp_path: Path) -> None:
+def test_a_dry_run_finds_what_a_run_would_refuse(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="no tracker 'wandbb'"):
         planned(tmp_path, dry_run=True, track="wandbb")
     with pytest.raises(RecipeError, match="holds no run to resume"):
@@ -522,7 +524,7 @@ def test_a_dry_run_finds_what_the_start_would_refuse(tmp_path: Path) -> None:
         planned(tmp_path, dry_run=True, out=tmp_path / "run")
 
 
-def test_a_dry_run_finds_that_a_machine_gives_fewer_gpus_than_are_asked_for(
+def test_a_dry_run_finds_that_a_machine_has_too_few_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -532,7 +534,7 @@ def test_a_dry_run_finds_that_a_machine_gives_fewer_gpus_than_are_asked_for(
         planned(tmp_path, dry_run=True, gpus=8, hostfile=hosts)
 
 
-def test_processes_get_the_command_line_without_what_starts_them(
+def test_processes_get_the_command_line_without_the_launch_options(
     tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import vtune.runs.processes.launch
@@ -554,7 +556,7 @@ def test_processes_get_the_command_line_without_what_starts_them(
     assert capfd.readouterr().out == "what the first one said"
 
 
-def test_stdout_belongs_to_the_result(capfd: pytest.CaptureFixture[str]) -> None:
+def test_stdout_holds_only_the_result(capfd: pytest.CaptureFixture[str]) -> None:
     with stdout_for_the_result():
         print("from Python")
         subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
@@ -571,7 +573,7 @@ def test_nan_is_refused_instead_of_written_as_broken_json(capfd: pytest.CaptureF
     assert capfd.readouterr().out == ""
 
 
-def test_no_number_of_a_table_is_cut_where_there_is_little_room(
+def test_a_narrow_table_truncates_no_number(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rich.console import Group
@@ -591,14 +593,14 @@ def test_no_number_of_a_table_is_cut_where_there_is_little_room(
     for whole in ("1234", "12.5", "[6.2, 18.8]", "0.001234", "accuracy", "of the correct", "step"):
         assert whole in shown
     assert "…" not in shown
-    # What may be folded is, and text keeps to the width that there is.
+    # Columns that may fold do, and text is wrapped to the available width.
     assert shown.count("x") == 30
     assert "x" * 30 not in shown
     assert max(map(len, shown.splitlines()[:2])) <= 30
 
 
 @pytest.mark.parametrize("encoding", ["iso-8859-1", "ascii", "utf-8"])
-def test_results_are_printed_in_a_locale_that_lacks_their_signs(tmp_path: Path, encoding: str) -> None:
+def test_results_print_in_a_locale_that_lacks_their_characters(tmp_path: Path, encoding: str) -> None:
     from tests.view.runs import MISSED, make_run
 
     run = make_run(tmp_path / "läuft-😀", {0: [MISSED], 1: [MISSED]})
@@ -607,7 +609,7 @@ def test_results_are_printed_in_a_locale_that_lacks_their_signs(tmp_path: Path, 
     assert ("▁" if encoding == "utf-8" else "\\u2581") in ended.stdout.decode(encoding)
 
 
-def test_json_is_valid_in_a_locale_that_lacks_the_signs_of_a_name(tmp_path: Path) -> None:
+def test_json_is_valid_in_a_locale_that_lacks_a_names_characters(tmp_path: Path) -> None:
     from tests.view.runs import MISSED, make_run
 
     run = make_run(tmp_path / "läuft-😀", {0: [MISSED], 1: [MISSED]})

@@ -62,12 +62,12 @@ def problem(path: Path, text: str, *overrides: str) -> str:
     return str(caught.value)
 
 
-def test_a_recipe_is_read_as_it_is_written(good: Path) -> None:
+def test_a_recipe_is_read_as_written(good: Path) -> None:
     plan = load_recipe(good, Plan)
     assert plan == Plan(steps=3, rollout=Rollout(group_size=4, temperature=1.0), data=("a", "b"))
 
 
-def test_all_problems_are_told_at_once_each_with_its_line(good: Path) -> None:
+def test_all_problems_are_reported_at_once_with_their_lines(good: Path) -> None:
     text = problem(good, "steps: many\nrollout:\n  group_sise: 4\n  temperature: 1.0\n")
     assert text.startswith(f"3 problem(s) in {good}")
     assert "plan.yaml:1: `steps`: input should be a valid integer" in text
@@ -75,13 +75,13 @@ def test_all_problems_are_told_at_once_each_with_its_line(good: Path) -> None:
     assert "plan.yaml:3: unknown key `rollout.group_sise`; did you mean `group_size`?" in text
 
 
-def test_a_value_in_the_place_of_keys_is_told_in_the_words_of_the_file(good: Path) -> None:
+def test_a_value_in_place_of_a_mapping_or_list_says_what_to_write(good: Path) -> None:
     text = problem(good, "steps: 3\nrollout: 5\ndata: a\n")
     assert "plan.yaml:2: `rollout`: write keys with values, e.g. {key: value}" in text
     assert "plan.yaml:3: `data`: write a list, e.g. [a, b]" in text
 
 
-def test_an_unknown_key_in_an_optional_section_gets_the_keys_of_that_section(good: Path) -> None:
+def test_an_unknown_key_in_an_optional_section_lists_its_known_keys(good: Path) -> None:
     text = problem(good, f"{GOOD}judge: {{group_size: 1, temperature: 1.0, zzz: 0}}\n")
     assert "unknown key `judge.zzz`; known here: group_size, temperature" in text
 
@@ -91,7 +91,7 @@ class Renaming(Strict):
 
 
 @pytest.mark.parametrize("old", RENAMED)
-def test_the_old_name_of_a_key_is_an_error_that_says_the_new_one(good: Path, old: str) -> None:
+def test_a_renamed_key_is_an_error_that_names_the_new_key(good: Path, old: str) -> None:
     section, key = old.split(".")
     good.write_text(f"{section}:\n  group_size: 4\n  temperature: 1.0\n  {key}: 1\n")
     with pytest.raises(RecipeError) as caught:
@@ -106,7 +106,7 @@ def test_a_key_given_twice_is_an_error_with_its_line(good: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "just words\n", "- a\n- b\n", "steps: [1\n", "a: \x00\n"])
-def test_what_is_no_mapping_is_an_error(text: str, good: Path) -> None:
+def test_a_recipe_that_is_not_a_mapping_is_an_error(text: str, good: Path) -> None:
     assert problem(good, text)
 
 
@@ -120,9 +120,7 @@ def test_what_is_no_mapping_is_an_error(text: str, good: Path) -> None:
         ("a: \x00\n", None, "not allowed"),
     ],
 )
-def test_a_mistake_in_the_syntax_is_told_with_its_line(
-    text: str, line: int | None, what: str, good: Path
-) -> None:
+def test_a_syntax_error_is_reported_with_its_line(text: str, line: int | None, what: str, good: Path) -> None:
     told = problem(good, text).splitlines()
     assert len(told) == 3
     assert told[0].startswith("not YAML")
@@ -130,13 +128,13 @@ def test_a_mistake_in_the_syntax_is_told_with_its_line(
     assert told[1] == f"  at   {good}" + (f":{line}" if line else "")
 
 
-def test_an_unknown_kind_gets_the_one_that_was_meant(good: Path) -> None:
+def test_an_unknown_kind_gets_a_suggestion(good: Path) -> None:
     text = problem(good, f"{GOOD}steps_of:\n- {{kind: shrt, seconds: 1}}\n")
     assert "plan.yaml:7: unknown kind `shrt` in `steps_of.0`; did you mean `short`?" in text
 
 
-def test_a_problem_of_all_keys_together_is_that_of_the_file(good: Path) -> None:
-    """Whatever key was given beside it."""
+def test_a_problem_with_the_whole_recipe_is_reported_for_the_file(good: Path) -> None:
+    """It is not blamed on a key that was overridden."""
     good.write_text(GOOD.replace("steps: 3", "steps: 2000"))
     with pytest.raises(RecipeError, match=r"plan\.yaml: more steps than days"):
         load_recipe(good, Few, ["data=[c]"])
@@ -175,7 +173,7 @@ def test_an_override_reaches_into_a_list_by_number(good: Path) -> None:
     assert "--set: `steps_of.1.hours`" in problem(good, text, "steps_of.1.hours=x")
 
 
-def test_an_unknown_key_in_a_list_or_mapping_gets_the_neighbour_of_its_own_section(good: Path) -> None:
+def test_an_unknown_key_in_a_list_or_mapping_gets_a_suggestion_from_its_section(good: Path) -> None:
     told = problem(good, GOOD + "steps_of:\n- {kind: long, hour: 2}\n")
     assert "unknown key `steps_of.0.hour`; did you mean `hours`?" in told
     told = problem(good, GOOD + "named:\n  a: {group_size: 1, temprature: 1.0}\n")
@@ -193,7 +191,7 @@ def test_a_recipe_cannot_be_changed_after_reading(good: Path) -> None:
     st.floats(allow_nan=False, allow_infinity=False),
     st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=3),
 )
-def test_a_dumped_recipe_reads_back_the_same(steps: int, temperature: float, data: list[str]) -> None:
+def test_a_dumped_recipe_reads_back_unchanged(steps: int, temperature: float, data: list[str]) -> None:
     import tempfile
 
     plan = Plan(steps=steps, rollout=Rollout(group_size=1, temperature=temperature), data=tuple(data))
@@ -203,7 +201,7 @@ def test_a_dumped_recipe_reads_back_the_same(steps: int, temperature: float, dat
         assert load_recipe(path, Plan) == plan
 
 
-def test_differing_keys_are_named_with_dots() -> None:
+def test_differing_keys_are_dotted_paths() -> None:
     assert differing_keys({"a": 1, "b": {"c": 1, "d": 2}}, {"a": 1, "b": {"c": 3}, "e": 0}) == [
         "b.c",
         "b.d",
@@ -212,7 +210,7 @@ def test_differing_keys_are_named_with_dots() -> None:
     assert differing_keys({"a": [1]}, {"a": [1]}) == []
 
 
-def test_a_path_wins_over_a_shipped_name_and_a_typo_gets_its_neighbour(
+def test_a_path_beats_a_shipped_name_and_a_typo_gets_a_suggestion(
     good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert find(str(good), "recipes.rl") == good
@@ -235,7 +233,7 @@ def test_a_shipped_file_is_found_with_and_without_its_kind(name: str, package: s
     assert find(name, package).stem == name.split("/")[-1]
 
 
-def test_a_list_without_its_wrong_item_is_not_said_to_be_too_short(tmp_path: Path) -> None:
+def test_a_list_with_a_bad_item_is_not_called_too_short(tmp_path: Path) -> None:
     class Item(Strict):
         size: int
 
@@ -250,20 +248,20 @@ def test_a_list_without_its_wrong_item_is_not_said_to_be_too_short(tmp_path: Pat
         assert str(caught.value).startswith("1 problem(s)")
 
 
-def test_data_in_the_place_of_a_recipe_is_told(tmp_path: Path) -> None:
+def test_a_data_file_in_place_of_a_recipe_is_named_as_such(tmp_path: Path) -> None:
     path = tmp_path / "train.parquet"
     path.write_bytes(b"PAR1\x15\x04\xff")
     with pytest.raises(RecipeError, match="is a Parquet file, not a recipe"):
         load_recipe(path, Plan)
 
 
-def test_problems_come_in_the_order_of_the_file(good: Path) -> None:
+def test_problems_are_listed_in_file_order(good: Path) -> None:
     text = problem(good, "data: 3\nrollout:\n  temperature: x\n  group_size: y\nsteps: many\n", "judge=1")
     assert [row.split(":")[1] for row in text.splitlines()[2:]] == ["1", "3", "4", "5"]
     assert text.splitlines()[1].startswith("  --set: `judge`")
 
 
-def test_a_file_of_another_ending_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_another_suffix_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.yaml").write_text(GOOD)
     monkeypatch.chdir(tmp_path)
     for name, meant in (("mine.yml", "mine.yaml"), (f"{tmp_path}/mine.yml", f"{tmp_path}/mine.yaml")):

@@ -1,4 +1,4 @@
-"""The end of a process at Ctrl-C and SIGTERM, and of one that has a process group."""
+"""How a process exits at Ctrl-C and SIGTERM, and with a live process group."""
 
 import functools
 import json
@@ -58,7 +58,7 @@ CASES = {
     "within": (WITHIN, "0", "0"),
     "bare": ("train()", "0", "2"),
 }
-"""Name -> what a process runs in the end, its code, and how long it takes to free what gloo has."""
+"""Name -> the last code of a process, its exit code, and how many seconds freeing gloo's tensor takes."""
 
 FORKS = """
 import json, os, sys, tempfile
@@ -84,7 +84,7 @@ print(json.dumps(ended))
 
 @pytest.fixture(scope="module")
 def ended() -> dict[str, tuple[int, str]]:
-    """The exit code and the output of a process for each case; one imports torch, and they are its forks."""
+    """Exit code and output for each case; the cases are forks of one process that has imported torch."""
     programs = {
         name: PROGRAM.replace("CODE", code).replace("SECONDS", wait) + last
         for name, (last, code, wait) in CASES.items()
@@ -97,21 +97,21 @@ def ended() -> dict[str, tuple[int, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("code", "wanted"), [("None", 0), ("3", 3)])
-def test_it_ends_with_its_code_while_a_thread_of_gloo_lives(
+def test_a_process_exits_with_its_code_while_a_gloo_thread_is_alive(
     code: str, wanted: int, ended: dict[str, tuple[int, str]]
 ) -> None:
     assert ended[code] == (wanted, "trained")
 
 
 @pytest.mark.slow
-def test_who_runs_a_command_within_a_process_keeps_its_own_code(ended: dict[str, tuple[int, str]]) -> None:
+def test_a_program_that_runs_a_command_keeps_its_own_exit_code(ended: dict[str, tuple[int, str]]) -> None:
     assert ended["within"] == (7, "trained")
 
 
 @pytest.mark.slow
-def test_the_interpreters_teardown_would_crash_it(ended: dict[str, tuple[int, str]]) -> None:
-    """What the end is for; where this fails one day, torch no longer needs it."""
-    # One time in ten the thread finds less of the interpreter than it needs to abort.
+def test_normal_interpreter_teardown_would_crash(ended: dict[str, tuple[int, str]]) -> None:
+    """The reason for our own exit path; if this test ever fails, torch no longer needs it."""
+    # One time in ten too little of the interpreter is left for the thread even to abort.
     assert ended["bare"][0] in (-signal.SIGABRT, -signal.SIGSEGV)
 
 
@@ -143,7 +143,7 @@ main.start()
 @pytest.mark.parametrize("handler", ["signal.default_int_handler", "signal.SIG_IGN"])
 @pytest.mark.parametrize("waits", ["time.sleep(60)", "asyncio.run(asyncio.sleep(60))"])
 def test_sigterm_ends_a_command_as_ctrl_c_does(handler: str, waits: str, tmp_path: Path) -> None:
-    """Also in the background of a shell, where Ctrl-C is ignored; nothing that is half written stays."""
+    """Also in the background of a shell, where Ctrl-C is ignored; half-written files are removed."""
     program = HALF_WRITTEN.replace("HANDLER", handler).replace("WAITS", waits)
     command = [sys.executable, "-c", program, str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
@@ -152,7 +152,7 @@ def test_sigterm_ends_a_command_as_ctrl_c_does(handler: str, waits: str, tmp_pat
         process.send_signal(signal.SIGTERM)
         said = process.stderr.read()
     assert process.returncode == 130, said
-    assert said.startswith("interrupted\n")  # asyncio may complain of its loop behind it
+    assert said.startswith("interrupted\n")  # asyncio may complain about its loop afterwards
     (child,) = tmp_path.iterdir()
     assert child.read_text() == "True\n", "what is started meanwhile would ignore SIGTERM"
 
@@ -195,7 +195,9 @@ main.start()
     ],
 )
 @pytest.mark.parametrize("broken", [False, True])
-def test_what_a_finalizer_swallows_comes_again(number: str, handler: str, broken: bool) -> None:
+def test_an_interrupt_swallowed_by_a_finalizer_is_raised_again(
+    number: str, handler: str, broken: bool
+) -> None:
     program = LOST.replace("NUMBER", number).replace("HANDLER", handler).replace("BROKEN", str(broken))
     ended = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=HANGS
@@ -226,13 +228,13 @@ main.start()
 """
 
 
-def test_what_ends_with_the_interpreter_is_interrupted_once() -> None:
+def test_only_one_exit_handler_is_interrupted() -> None:
     ended = subprocess.run([sys.executable, "-c", ENDS], cwd=ROOT, capture_output=True, text=True)
     assert ended.stdout == "flushed 1\nflushed 2\n"
 
 
-def test_a_rank_that_is_ended_while_it_starts_says_nothing(tmp_path: Path) -> None:
-    """What rank 0 says is the user's to read: the error is that of another."""
+def test_a_rank_interrupted_at_startup_prints_nothing(tmp_path: Path) -> None:
+    """The failure was in another rank, and rank 0's output is what the user should read."""
     (tmp_path / "sitecustomize.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     ended = subprocess.run(
         [sys.executable, "-m", "vtune.cli.main", "parts", "list"],
@@ -245,10 +247,8 @@ def test_a_rank_that_is_ended_while_it_starts_says_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_stream_that_was_closed_at_the_start_gets_nothing_and_no_file_takes_its_place(
-    number: int, tmp_path: Path
-) -> None:
-    """`>&-`: the next file to be opened would have its number, and get what is printed."""
+def test_a_stream_closed_at_startup_is_not_replaced_by_another_file(number: int, tmp_path: Path) -> None:
+    """`>&-`: otherwise the next opened file would get its descriptor and receive what is printed."""
     words = ["data", "make", "lens", "--train", "4", "--eval", "4", "--traces", "4", "--out", str(tmp_path)]
     ended = subprocess.run(
         ["sh", "-c", f'exec "$@" {number}>&-', "sh", sys.executable, "-m", "vtune.cli.main", *words],

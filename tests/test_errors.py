@@ -13,7 +13,7 @@ def test_the_kinds_are_found() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_error_crosses_processes_whole(kind: type[VtuneError]) -> None:
+def test_an_error_survives_pickling_between_processes(kind: type[VtuneError]) -> None:
     error = pickle.loads(pickle.dumps(kind("what", where="row 3", fix="fix it")))
     assert (type(error), error.what, error.where, error.fix) == (kind, "what", "row 3", "fix it")
 

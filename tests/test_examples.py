@@ -1,4 +1,4 @@
-"""What pages show of recipes, suites and rows can be read: every block of YAML and of JSON is tried."""
+"""The recipes, suites and rows in the pages can be read: every YAML and JSON block is loaded."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -29,17 +29,17 @@ SHIPPED: Mapping[type[Strict], tuple[str, str]] = {
     EvalSuite: ("own", "eval_suites"),
     DataRecipe: ("own", "data_recipes"),
 }
-"""Kind -> the file that gives the keys which a block leaves out."""
+"""Kind -> the shipped file that provides the keys which a block omits."""
 ELSEWHERE = {
     "CHANGELOG.md": "it is also about what was",
     "recipes/own_task.md": "tests/runs/test_own_task.py runs it",
     "cli/serve.md": "tests/runs/serve/test_pages.py sends its requests",
 }
-"""Page -> why its blocks are not tried here."""
+"""Page -> why its blocks are not tested here."""
 
 
 def examples() -> Iterator[tuple[str, dict[str, Any]]]:
-    """(page, values) of each block of YAML, or JSON, that pages show."""
+    """(page, values) of each YAML or JSON block in the pages."""
     for page in PAGES:
         for block in blocks(page) if page not in ELSEWHERE else []:
             try:
@@ -65,8 +65,8 @@ def clean() -> Iterator[None]:
 
 
 def placed(page: str, values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a block where they stand in a file, with what the page has shown before."""
-    if page == "vtune/runs/README.md":  # the best checkpoint is by a suite of `eval`
+    """A block's values under the section that they belong to, with the page's earlier blocks if needed."""
+    if page == "vtune/runs/README.md":  # the best checkpoint is chosen by a suite under `eval`
         return {key: value for other, shown in OF_RECIPES if other == page for key, value in shown.items()}
     if values.keys() <= ToolsRecipe.model_fields.keys():
         return {"tools": values}
@@ -74,7 +74,7 @@ def placed(page: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def kind_of(values: Mapping[str, Any]) -> type[Strict]:
-    """What values are a part of."""
+    """The kind of recipe, suite or row that the values belong to."""
     for kind in (*SHIPPED, ColumnMap):
         if values.keys() <= kind.model_fields.keys():
             return kind
@@ -82,7 +82,7 @@ def kind_of(values: Mapping[str, Any]) -> type[Strict]:
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with others in their place, key by key; a loss and tools are given in full."""
+    """Override values key by key; `loss` and `tools` are replaced as a whole."""
     result = dict(under)
     for key, value in over.items():
         both = isinstance(value, dict) and isinstance(under.get(key), dict) and key not in ("loss", "tools")
@@ -98,14 +98,14 @@ def test_blocks_are_found() -> None:
 @pytest.mark.parametrize(
     ("page", "values"), OF_RECIPES, ids=[f"{page}-{'-'.join(values)}" for page, values in OF_RECIPES]
 )
-def test_a_block_is_a_part_of_what_it_is_about(page: str, values: dict[str, Any], tmp_path: Path) -> None:
+def test_a_block_is_valid_in_its_recipe(page: str, values: dict[str, Any], tmp_path: Path) -> None:
     values = placed(page, values)
     uses = [str(OWN / Path(file).name) for file in values.get("uses", ())]
     values |= {"uses": uses} if uses else {}
     kind = kind_of(values)
     if kind in SHIPPED:
         values = merged(read_values(find(*SHIPPED[kind])), values)
-    if kind is RLRecipe:  # what asks a model needs one
+    if kind is RLRecipe:  # parts that ask a model need a judge
         asked = next(shown["judge"] for other, shown in EXAMPLES if other == "vtune/judge/README.md")
         values["reward"] = {**values["reward"], "judge": values["reward"]["judge"] or asked}
     path = tmp_path / "example.yaml"
@@ -114,7 +114,7 @@ def test_a_block_is_a_part_of_what_it_is_about(page: str, values: dict[str, Any]
 
 
 @pytest.mark.parametrize(("page", "values"), ROWS, ids=[page for page, _ in ROWS])
-def test_a_row_is_imported(page: str, values: dict[str, Any], tmp_path: Path) -> None:
+def test_an_example_row_can_be_imported(page: str, values: dict[str, Any], tmp_path: Path) -> None:
     for name in values.get("images", ()):
         (tmp_path / name).write_bytes(encoded(640, 480))
     (tmp_path / "rows.jsonl").write_text(json.dumps(values))

@@ -16,16 +16,16 @@ SCHEMAS = {**KINDS, "sweep": Sweep}
 FILES = {entry.kind: entry.path for entry in shipped_recipes()}
 """One of each kind."""
 SHARED = {("eval", "agent"), ("agent", "eval"), ("agent", "rl")}
-"""Of which most keys are known, or which have the other mark, too."""
+"""Pairs of kinds that share most keys, or each other's identifying key."""
 
 
-def test_the_schema_and_the_files_of_a_kind_have_its_mark() -> None:
+def test_schemas_and_files_have_the_identifying_key_of_their_kind() -> None:
     assert {kind: kind_of(schema.model_fields) for kind, schema in SCHEMAS.items()} == {k: k for k in SCHEMAS}
     assert FILES.keys() == SCHEMAS.keys()
 
 
 @pytest.mark.parametrize(("given", "wanted"), list(permutations(sorted(SCHEMAS), 2)))
-def test_a_recipe_of_another_kind_is_named_as_such(given: str, wanted: str) -> None:
+def test_a_recipe_of_another_kind_is_reported_as_that_kind(given: str, wanted: str) -> None:
     if (given, wanted) in SHARED:
         pytest.skip("its own message is as good")
     with pytest.raises(RecipeError) as caught:
@@ -34,14 +34,14 @@ def test_a_recipe_of_another_kind_is_named_as_such(given: str, wanted: str) -> N
     assert f"{FILES[given]} is a" in str(caught.value)
 
 
-def test_a_recipe_of_ones_own_is_still_told_its_unknown_keys(tmp_path: Path) -> None:
+def test_a_user_recipe_still_reports_unknown_keys(tmp_path: Path) -> None:
     text = FILES["rl"].read_text()
     (tmp_path / "mine.yaml").write_text(f"{text}\nbatch_size: 3\n")
     with pytest.raises(RecipeError, match="unknown key `batch_size`"):
         load_recipe(tmp_path / "mine.yaml", SCHEMAS["rl"])
 
 
-def test_a_mistyped_mark_is_a_mistyped_key(tmp_path: Path) -> None:
+def test_a_mistyped_identifying_key_is_an_unknown_key(tmp_path: Path) -> None:
     text = FILES["agent"].read_text()
     (tmp_path / "mine.yaml").write_text(text.replace("call_images:", "call_image:"))
     with pytest.raises(RecipeError, match="did you mean `call_images`"):
@@ -52,7 +52,7 @@ def test_a_mistyped_mark_is_a_mistyped_key(tmp_path: Path) -> None:
         load_recipe(tmp_path / "suite.yaml", SCHEMAS["eval"])
 
 
-def test_a_mark_may_come_by_set(tmp_path: Path) -> None:
+def test_the_identifying_key_may_come_from_set(tmp_path: Path) -> None:
     lines = FILES["eval"].read_text().splitlines()
     (scorer,) = [line for line in lines if line.startswith("scorer:")]
     rest = [line for line in lines if line != scorer and not line.startswith("call_images:")]
@@ -61,7 +61,7 @@ def test_a_mark_may_come_by_set(tmp_path: Path) -> None:
     assert found.call_images == "black"
 
 
-def test_the_command_that_a_recipe_is_for_is_named(tmp_path: Path) -> None:
+def test_the_right_command_for_a_recipe_is_named(tmp_path: Path) -> None:
     ended = vtune("sft", "--recipe", str(FILES["rl"]), "--out", str(tmp_path / "run"))
     assert ended.code == 2
     assert "a recipe for `vtune rl`: it has the key `rollout`, and no `batch_size`" in ended.err

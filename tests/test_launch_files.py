@@ -32,7 +32,7 @@ WORDS = ["rl", "--recipe", "my.yaml", "--set", "steps=3", "--out", "runs/my run"
 
 
 def batch(folder: Path, *words: str, nodes: int = 1, **variables: str) -> "subprocess.Popen[str]":
-    """The batch file, started in a folder as Slurm does."""
+    """Start the batch file in a folder as Slurm does."""
     programs = folder / "bin"
     programs.mkdir(exist_ok=True)
     for name, text in (("scontrol", SCONTROL), ("vtune", VTUNE)):
@@ -60,12 +60,12 @@ def batch(folder: Path, *words: str, nodes: int = 1, **variables: str) -> "subpr
 
 
 def given(folder: Path) -> list[str]:
-    """What vtune was started with."""
+    """The arguments that vtune was started with."""
     return (folder / "words").read_text().splitlines()
 
 
 def told_once_it_runs(job: "subprocess.Popen[str]", folder: Path) -> None:
-    """Send SIGTERM to the batch file, as Slurm does."""
+    """Send SIGTERM to the batch file as Slurm does, once vtune is running."""
     deadline = time.monotonic() + HANGS
     while not (folder / "started").exists():
         assert time.monotonic() < deadline
@@ -74,14 +74,14 @@ def told_once_it_runs(job: "subprocess.Popen[str]", folder: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [0, 1, 2])
-def test_the_status_of_the_run_is_that_of_the_job(tmp_path: Path, status: int) -> None:
+def test_the_job_exits_with_the_status_of_the_run(tmp_path: Path, status: int) -> None:
     job = batch(tmp_path, *WORDS, STATUS=str(status))
     assert job.wait(HANGS) == status
     assert given(tmp_path) == [*WORDS, "--gpus", "8"]
     assert not (tmp_path / "requeued").exists()
 
 
-def test_several_nodes_get_a_hostfile_and_a_run_that_is_there_goes_on(tmp_path: Path) -> None:
+def test_several_nodes_get_a_hostfile_and_an_existing_run_resumes(tmp_path: Path) -> None:
     (tmp_path / "runs/my run").mkdir(parents=True)
     (tmp_path / "runs/my run/recipe.yaml").touch()
     assert batch(tmp_path, *WORDS, nodes=2, STATUS="0").wait(HANGS) == 0
@@ -90,7 +90,7 @@ def test_several_nodes_get_a_hostfile_and_a_run_that_is_there_goes_on(tmp_path: 
     assert hosts.read_text() == "node-1 slots=8\nnode-2 slots=8\n"
 
 
-def test_before_its_time_is_up_the_run_is_saved_and_the_job_comes_again(tmp_path: Path) -> None:
+def test_sigterm_before_the_time_limit_saves_the_run_and_requeues_the_job(tmp_path: Path) -> None:
     job = batch(tmp_path, "sft", "--recipe=my.yaml", "--out=runs/mine")
     told_once_it_runs(job, tmp_path)
     assert job.wait(HANGS) == 130
@@ -98,7 +98,7 @@ def test_before_its_time_is_up_the_run_is_saved_and_the_job_comes_again(tmp_path
     assert (tmp_path / "requeued").read_text() == "17\n"
 
 
-def test_told_twice_the_job_still_waits_for_the_checkpoint(tmp_path: Path) -> None:
+def test_a_second_sigterm_still_waits_for_the_checkpoint(tmp_path: Path) -> None:
     job = batch(tmp_path, *WORDS, SAVING="1")
     told_once_it_runs(job, tmp_path)
     time.sleep(0.3)
@@ -108,7 +108,7 @@ def test_told_twice_the_job_still_waits_for_the_checkpoint(tmp_path: Path) -> No
     assert (tmp_path / "requeued").read_text() == "17\n"
 
 
-def test_told_before_the_run_can_hear_it_the_job_comes_again(tmp_path: Path) -> None:
+def test_sigterm_before_the_run_handles_it_requeues_the_job(tmp_path: Path) -> None:
     job = batch(tmp_path, *WORDS, DEAF="yes")
     told_once_it_runs(job, tmp_path)
     assert job.wait(HANGS) == 143
@@ -124,7 +124,7 @@ def test_told_before_the_run_can_hear_it_the_job_comes_again(tmp_path: Path) -> 
         ([*WORDS, "--hostfile=mine"], {}, "leave out --hostfile: GPUs"),
     ],
 )
-def test_what_is_missing_is_named_before_anything_is_started(
+def test_wrong_usage_is_reported_before_anything_starts(
     tmp_path: Path, words: list[str], variables: dict[str, str], says: str
 ) -> None:
     job = batch(tmp_path, *words, **variables)
@@ -134,7 +134,7 @@ def test_what_is_missing_is_named_before_anything_is_started(
     assert not (tmp_path / "words").exists()
 
 
-def test_the_image_installs_extras_that_there_are_and_none_that_is_for_developers() -> None:
+def test_the_image_installs_existing_extras_and_none_for_developers() -> None:
     extras = re.findall(r"/src\[(.*?)\]", (LAUNCH / "Dockerfile").read_text())
     there = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert len(extras) == 1

@@ -38,12 +38,12 @@ ROOMS = [
     {"view"},
     {"demo", "plan"},
 ]
-"""Of `vtune/runs/`; those of rooms one and two, and `demo`, are of one module each."""
+"""The packages of `vtune/runs/` by level; those of the first two levels, and `demo`, are single modules."""
 FLOOR = {name: floor for floor, names in enumerate(ROOMS) for name in names}
 
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 LONGEST_FUNCTION, LONGEST_FILE = 60, 400
-"""Lines, docstring and all."""
+"""In lines, docstrings included."""
 PATHS = sorted(
     path for top in ("vtune", "cli") for path in (ROOT / top).rglob("*.py") if path.parent.name != "snippets"
 )
@@ -51,7 +51,7 @@ FILES = [path.relative_to(ROOT).as_posix() for path in PATHS]
 
 
 def module(file: str) -> str:
-    """The name that a file is imported by: `cli/rl.py` is `vtune.cli.rl`."""
+    """The name under which a file is imported: `cli/rl.py` is `vtune.cli.rl`."""
     name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     return f"vtune.{name}" if name.split(".")[0] == "cli" else name
 
@@ -63,37 +63,37 @@ def layer(name: str) -> str | None:
 
 
 def room(name: str) -> str | None:
-    """`vtune.runs.train.loop` is in `train`; None for what is outside of the rooms."""
+    """`vtune.runs.train.loop` is in `train`; None for modules outside `vtune.runs`."""
     parts = name.split(".")
     return parts[2] if parts[:2] == ["vtune", "runs"] and len(parts) > 2 else None
 
 
 @functools.cache
 def nodes(file: str) -> list[ast.AST]:
-    """The imports, branches and functions of a file, inside functions too."""
+    """All imports, `if` statements and functions of a file, nested ones included."""
     found = statements(ast.parse((ROOT / file).read_text(encoding="utf-8")))
     for node in found:
         if isinstance(node, FUNCTION):
-            # With it all of a file would be held, and to get so much memory takes longer than to parse.
+            # Keeping it would keep the whole tree alive, and allocating that takes longer than parsing.
             node.body = []
     return found
 
 
 def statements(tree: ast.AST) -> list[ast.AST]:
-    """Those of a tree that `nodes` is about."""
+    """The statements of a tree that `nodes` returns."""
     kinds = ast.Import | ast.ImportFrom | ast.If | FUNCTION
     found: list[ast.AST] = []
     left = [tree]
     while left:
         node = left.pop()
         found += [node] if isinstance(node, kinds) else []
-        # All of these are statements: nothing is looked for in expressions, of which most of a file consists.
+        # Only statements are searched, not expressions, which make up most of a file.
         for part in ("body", "handlers", "orelse", "finalbody", "cases"):
             left += getattr(node, part, ())
     return found
 
 
-def test_what_stands_in_any_block_is_seen() -> None:
+def test_nested_statements_are_found() -> None:
     blocks = """
         class A:
             def a(self):
@@ -126,7 +126,7 @@ def test_what_stands_in_any_block_is_seen() -> None:
 
 @functools.cache
 def imports(file: str) -> list[tuple[int, str]]:
-    """(line, full name) of everything that a file imports, inside functions too."""
+    """(line, full name) of everything that a file imports, also inside functions."""
     package = module(file) if file.endswith("__init__.py") else module(file).rpartition(".")[0]
     found = []
     for node in nodes(file):
@@ -148,7 +148,7 @@ def test_every_folder_has_a_layer() -> None:
     assert {layer(module(file)) for file in FILES} - {None} <= set(LEVEL)
 
 
-def test_relative_imports_are_seen() -> None:
+def test_relative_imports_are_found() -> None:
     assert "vtune.cli.options.AsJson" in {name for _, name in imports("cli/report.py")}
 
 
@@ -161,12 +161,12 @@ def test_imports_point_down(file: str) -> None:
             assert LEVEL[there] < LEVEL[here], f"{file}:{line} may not import {name}"
 
 
-def test_every_room_has_a_floor() -> None:
+def test_every_package_of_runs_has_a_level() -> None:
     assert {room(module(file)) for file in FILES} - {None} == set(FLOOR)
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if room(module(file)) is not None])
-def test_rooms_use_only_the_floors_below(file: str) -> None:
+def test_packages_of_runs_import_only_lower_levels(file: str) -> None:
     here = room(module(file))
     assert here is not None
     for line, name in imports(file):
@@ -176,7 +176,7 @@ def test_rooms_use_only_the_floors_below(file: str) -> None:
 
 
 def for_types(file: str) -> set[int]:
-    """Lines of the imports that only a type checker makes."""
+    """Lines of the imports that only a type checker executes."""
     return {
         line
         for node in nodes(file)
@@ -186,7 +186,7 @@ def for_types(file: str) -> set[int]:
 
 
 def uses() -> dict[str, set[str]]:
-    """Module -> modules that it imports when it runs, inside functions too."""
+    """Module -> modules that it imports at run time, also inside functions."""
     modules = {module(file): file for file in FILES}
     found = {}
     for name, file in modules.items():
@@ -198,7 +198,7 @@ def uses() -> dict[str, set[str]]:
 
 
 def circles(graph: dict[str, set[str]]) -> set[str]:
-    """What is left when everything is taken away that uses nothing, or that nothing uses, again and again."""
+    """What remains after repeatedly removing modules that import nothing or that nothing imports."""
     left = {name: set(others) for name, others in graph.items()}
     while True:
         used = set().union(*left.values())
@@ -208,17 +208,17 @@ def circles(graph: dict[str, set[str]]) -> set[str]:
         left = {name: others & kept for name, others in left.items() if name in kept}
 
 
-def test_a_circle_is_seen() -> None:
+def test_an_import_cycle_is_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == {"b", "c"}
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_there_are_no_import_cycles() -> None:
     graph = uses()
     assert sum(map(len, graph.values())) > len(graph) > 100
     assert circles(graph) == set()
 
 
-def test_no_function_is_longer_than_a_screen() -> None:
+def test_no_function_is_too_long() -> None:
     tests = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").rglob("*.py"))]
     assert len(tests) > 100
     long = {
@@ -265,5 +265,5 @@ def test_no_file_is_too_long() -> None:
         ("usearch", {"vtune/tools/dense.py", "vtune/tools/dense_build.py"}),
     ],
 )
-def test_one_file_imports_it(name: str, owners: set[str]) -> None:
+def test_only_its_owners_import_a_package(name: str, owners: set[str]) -> None:
     assert importers(name) == owners

@@ -13,7 +13,7 @@ FOLDERS = ["vtune", "cli", "recipes", "data_recipes", "eval_suites"]
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Files in a wheel that is built from a copy of the tree: setuptools leaves a build folder behind."""
+    """Files of a wheel, built from a copy of the tree because setuptools leaves a build folder behind."""
     if importlib.util.find_spec("setuptools") is None:
         pytest.skip("setuptools is not installed; it is in the dev extra")
     folder = tmp_path_factory.mktemp("wheel")
@@ -34,7 +34,7 @@ def tracked() -> list[Path]:
     return [path.relative_to(ROOT) for path in files]
 
 
-def test_one_name_reaches_site_packages(members: list[str]) -> None:
+def test_the_wheel_installs_a_single_top_level_package(members: list[str]) -> None:
     tops = {member.split("/")[0] for member in members}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"vtune"}
 

@@ -1,4 +1,4 @@
-"""What the pages say can be followed: links lead somewhere, commands parse, and named files exist."""
+"""The pages are correct: links lead somewhere, commands parse, and named files exist."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from vtune.config import find, load_recipe, shipped
 
 ROOT_COMMAND = typer.main.get_command(app)
 PRESENT = [page for page in PAGES if page != "CHANGELOG.md"]
-"""Pages about what is; the changelog also names what was."""
+"""Pages about the present state; the changelog also names things of the past."""
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -28,7 +28,7 @@ def test_every_link_leads_to_a_file_and_a_heading(page: str) -> None:
             assert anchor in anchors(file.relative_to(ROOT).as_posix()), f"{page}: {target}"
 
 
-def test_every_page_can_be_reached_from_the_first_one() -> None:
+def test_every_page_can_be_reached_from_the_readme() -> None:
     seen, todo = {"README.md"}, ["README.md"]
     while todo:
         page = todo.pop()
@@ -47,7 +47,7 @@ def test_every_command_line_in_a_block_parses(page: str) -> None:
 
 
 def parsed(args: list[str]) -> tuple[str, typer.Context]:
-    """The path of the command that the arguments reach, and its context; nothing is run."""
+    """The path of the command that the arguments select, and its context; nothing is run."""
     command, path = ROOT_COMMAND, "vtune"
     while isinstance(command, TyperGroup):
         assert args, f"{path} lacks a verb"
@@ -61,7 +61,7 @@ def parsed(args: list[str]) -> tuple[str, typer.Context]:
         raise AssertionError(f"{path} {' '.join(args)}: {error}") from None
 
 
-def test_command_lines_are_found_and_wrong_ones_are_seen() -> None:
+def test_command_lines_are_found_and_wrong_ones_detected() -> None:
     assert sum(len(list(command_lines(page))) for page in PRESENT) > 50
     for wrong in ("rll", "rl --recipee codev", "data make", "rl --gpus many", "curate"):
         with pytest.raises(AssertionError):
@@ -103,7 +103,7 @@ def test_recipes_and_overrides_in_command_lines_exist(page: str) -> None:
             load_recipe(name, kind, given)
 
 
-def test_the_data_recipes_of_the_page_can_be_read(tmp_path: Path) -> None:
+def test_the_data_recipes_on_the_page_can_be_read(tmp_path: Path) -> None:
     from vtune.runs.curate.recipe import DataRecipe
 
     complete, pass_rate = (text for text in blocks("data_recipes/README.md") if "filters:" in text)
@@ -134,7 +134,7 @@ def test_every_option_that_a_page_of_a_verb_names_exists(page: str) -> None:
 
 
 def every_command(command: TyperCommand | TyperGroup) -> Iterator[TyperCommand | TyperGroup]:
-    """A command and all that are below it."""
+    """A command and all its subcommands."""
     yield command
     if isinstance(command, TyperGroup):
         for below in command.commands.values():
@@ -159,7 +159,7 @@ def wrong_words(span: str) -> list[str]:
     return wrong
 
 
-def test_wrong_words_are_seen() -> None:
+def test_wrong_verbs_and_options_are_detected() -> None:
     assert wrong_words("vtune data make lens|shapes --out DIR") == []
     assert wrong_words("vtune data make lens|shape") == ["shape"]
     assert wrong_words("vtune rl --sweeps S") == ["--sweeps"]

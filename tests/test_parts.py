@@ -1,4 +1,4 @@
-"""The table of parts: names belong to their own files, and nothing is loaded before it is asked for."""
+"""The table of parts: only a part's own file spells its name, and parts are loaded on demand."""
 
 import ast
 import functools
@@ -30,7 +30,7 @@ from vtune.verifiers import VERIFIERS
 
 TABLE = "vtune/parts.py"
 UNMISTAKABLE: tuple[Kind, ...] = ("verifier", "tool", "family", "loss", "filter")
-"""Kinds whose names are hardly words: `mean` or `tools` stand everywhere, and mean something else."""
+"""Kinds whose names are unmistakable; others, e.g. `mean` or `tools`, also occur as ordinary words."""
 CARRIERS: dict[Kind, frozenset[str]] = {
     "verifier": frozenset({"verifier", "VERIFIERS", "verifier_of"}),
     "tool": frozenset({"tool", "tools", "TOOLS", "offers"}),
@@ -45,7 +45,7 @@ CARRIERS: dict[Kind, frozenset[str]] = {
     "family": frozenset({"family", "FAMILIES"}),
     "loss": frozenset({"algorithm", "LOSSES"}),
 }
-"""Kind -> keys, variables and functions that have the name of a part as their value or argument."""
+"""Kind -> keys, variables and functions whose value or argument is the name of a part."""
 OTHER_MEANINGS = {
     ("cli/data.py", "exact"): "how an index searches",
     ("vtune/tools/dense_build.py", "exact"): "how an index searches",
@@ -92,7 +92,7 @@ ADDS = re.compile(rf"^ *(?:{'|'.join(TABLES_OF_CODE)})\.add\(", re.MULTILINE)
 
 @functools.cache
 def code() -> dict[str, str]:
-    """Each file of the code but the table."""
+    """The files of the code, except the table."""
     files = {
         path.relative_to(ROOT).as_posix(): path
         for top in ("vtune", "cli")
@@ -104,12 +104,12 @@ def code() -> dict[str, str]:
 
 @functools.cache
 def trees() -> dict[str, list[ast.AST]]:
-    """All that stands in each file of the code, but in those without a part's name in quotes."""
+    """The nodes of each file of the code; files without a part's name in quotes are skipped."""
     return {file: list(walk(ast.parse(text))) for file, text in code().items() if QUOTED.search(text)}
 
 
 def walk(tree: ast.AST) -> Iterator[ast.AST]:
-    """`ast.walk`, in another order and in less time: most nodes are of a few kinds without children."""
+    """A faster `ast.walk` in another order: most nodes are of a few kinds without children."""
     left = [tree]
     while left:
         node = left.pop()
@@ -124,7 +124,7 @@ def walk(tree: ast.AST) -> Iterator[ast.AST]:
 
 @functools.cache
 def strings() -> list[tuple[str, str, int]]:
-    """(file, string, line) of every string of the code that may be a part's name."""
+    """(file, string, line) of every string in the code that may be a part's name."""
     return [
         (file, node.value, node.lineno)
         for file, nodes in trees().items()
@@ -135,7 +135,7 @@ def strings() -> list[tuple[str, str, int]]:
 
 
 def spelt(kind: Kind) -> set[tuple[str, str, int]]:
-    """(file, name, line) of every string that is a part's name and stands outside its own file."""
+    """(file, name, line) of every string that is the name of a part of another file."""
     return {
         (file, name, line)
         for file, name, line in strings()
@@ -144,7 +144,7 @@ def spelt(kind: Kind) -> set[tuple[str, str, int]]:
 
 
 @pytest.mark.parametrize("kind", UNMISTAKABLE)
-def test_no_file_spells_the_name_of_another_files_part(kind: Kind) -> None:
+def test_no_file_spells_the_name_of_a_part_of_another_file(kind: Kind) -> None:
     assert OURS[kind]
     places = {
         (file, name, line)
@@ -156,7 +156,7 @@ def test_no_file_spells_the_name_of_another_files_part(kind: Kind) -> None:
     )
 
 
-def test_every_other_meaning_is_still_met() -> None:
+def test_every_listed_other_meaning_still_occurs() -> None:
     met = {(file, name) for kind in UNMISTAKABLE for file, name, _ in spelt(kind)}
     assert {one for one in OTHER_MEANINGS if one[1] != "*"} <= met
     assert {file for file, name in OTHER_MEANINGS if name == "*"} <= {file for file, _ in met}
@@ -175,7 +175,7 @@ def last_word(node: ast.expr) -> str:
 
 
 def texts(node: ast.AST | None) -> list[str]:
-    """A text, or those of a list of them, or of a choice between them."""
+    """The string that an expression is, or all strings of a list or a conditional expression."""
     match node:
         case ast.Constant(value=str(text)):
             return [text]
@@ -191,7 +191,7 @@ def texts(node: ast.AST | None) -> list[str]:
 
 
 def carried(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """(what carries it, text) of comparisons, look-ups, cases, keywords, defaults, keys and assignments."""
+    """(carrier, string) of comparisons, look-ups, cases, keywords, defaults, keys and assignments."""
     pairs: list[tuple[str, ast.AST | None]] = []
     match node:
         case ast.Compare(left=left, comparators=others):
@@ -220,7 +220,7 @@ def carried(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def named(nodes: Iterable[ast.AST], file: str) -> set[tuple[Kind, str, str]]:
-    """(kind, name, file) of every place of a file that stands for a part of another file."""
+    """(kind, name, file) of every place in a file that refers to a part of another file."""
     found = {pair for node in nodes for pair in carried(node)}
     return {
         (kind, name, file)
@@ -230,10 +230,10 @@ def named(nodes: Iterable[ast.AST], file: str) -> set[tuple[Kind, str, str]]:
     }
 
 
-def test_no_file_asks_for_a_part_of_another_file_by_its_name() -> None:
+def test_no_file_refers_to_a_part_of_another_file_by_name() -> None:
     assert set(CARRIERS) == set(OURS)
     assert len(trees()) > 100
-    # A protocol names its scorers as a suite does, and specimens are rows that name tools and verifiers.
+    # Allowed: a protocol names its scorers as a suite does, and specimens are rows with tools and verifiers.
     found = {one for file, nodes in trees().items() for one in named(nodes, file)}
     scorers = {one for one in found if one[0] == "scorer" and one[2].startswith("vtune/protocols/")}
     assert scorers
@@ -268,7 +268,7 @@ def test_no_file_asks_for_a_part_of_another_file_by_its_name() -> None:
         ('match layout:\n    case "coco" | "verl": ...', "format", "verl"),
     ],
 )
-def test_a_name_that_stands_for_a_part_is_seen(text: str, kind: Kind, name: str) -> None:
+def test_a_name_that_refers_to_a_part_is_found(text: str, kind: Kind, name: str) -> None:
     assert (kind, name, "vtune/other.py") in named(ast.walk(ast.parse(text)), "vtune/other.py")
 
 
@@ -276,21 +276,21 @@ OTHER_TABLES = {
     "vtune/runs/evaluate/exports/lmms_eval.py": "tasks of lmms-eval",
     "vtune/runs/evaluate/exports/vlmevalkit.py": "kinds of questions",
 }
-"""Files with a table whose words are names of formats and mean something else."""
+"""Files with a table whose keys look like names of formats but mean something else."""
 
 
 def elsewhere(kind: Kind, file: str, names: Iterable[str]) -> set[str]:
-    """Those of the names that are of parts of other files."""
+    """Those of the names that belong to parts of other files."""
     return {
         name for name in names if name in OURS[kind] and OURS[kind][name].replace(".", "/") + ".py" != file
     }
 
 
 def decided(nodes: Iterable[ast.AST], file: str, kind: Kind) -> set[str]:
-    """Parts of other files that a file returns by name, or has a table of.
+    """Parts of other files that a file returns by name, or lists in a table.
 
-    Tables count beside the parts of the kind; those of formats everywhere but in protocols, whose tables are
-    of the kinds of questions that suites name: many are called like the format that they came in.
+    Tables count in files next to the parts of that kind; tables of formats count everywhere except in
+    protocols, whose keys are kinds of questions: many have the same name as the format that they came in.
     """
     houses = {module.rpartition(".")[0].replace(".", "/") for module in OURS[kind].values()}
     beside = kind in (*UNMISTAKABLE, "format") and file.rpartition("/")[0] in houses
@@ -309,13 +309,13 @@ def decided(nodes: Iterable[ast.AST], file: str, kind: Kind) -> set[str]:
     return elsewhere(kind, file, found)
 
 
-def test_no_file_decides_which_of_other_files_parts_something_is() -> None:
-    """What tells a part from others is a trait of the part: a new one of a user's own has it, too."""
+def test_no_file_selects_among_parts_of_other_files_by_name() -> None:
+    """What distinguishes a part must be a trait of the part, so that a user's new part can have it, too."""
     found = {(file, kind): decided(nodes, file, kind) for file, nodes in trees().items() for kind in OURS}
     assert {place: names for place, names in found.items() if len(names) > 1} == {}
 
 
-def test_every_table_of_other_words_is_still_there() -> None:
+def test_every_listed_other_table_still_exists() -> None:
     for file in OTHER_TABLES:
         assert len(decided(trees()[file], "vtune/other.py", "format")) > 1, file
 
@@ -330,14 +330,14 @@ def test_every_table_of_other_words_is_still_there() -> None:
         'look = lambda row: ("coco", "verl") if row else ()',
     ],
 )
-def test_a_ladder_of_parts_is_seen(text: str) -> None:
+def test_selecting_parts_by_name_is_found(text: str) -> None:
     nodes = list(ast.walk(ast.parse(text)))
     assert decided(nodes, "vtune/data/formats/other.py", "format") == {"coco", "verl"}
     assert decided(nodes, "vtune/runs/data/other.py", "format") == {"coco", "verl"}
 
 
 def added(node: ast.AST) -> Kind | None:
-    """The kind of part that a call adds to its table."""
+    """The kind of part that a call adds to a table."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=table), attr="add")):
             return next(
@@ -347,9 +347,9 @@ def added(node: ast.AST) -> Kind | None:
 
 
 def kin(nodes: Iterable[ast.AST], file: str) -> set[tuple[Kind, str]]:
-    """(kind, name) of parts of other files that a file names in the call that adds one of the kind.
+    """(kind, name) of parts of other files that a file names in a call that adds a part of the same kind.
 
-    Such a call is one of `add`, or of a function of the file that calls it.
+    The call is to `add`, or to a function of the same file that calls it.
     """
     nodes = list(nodes)
     helpers = {
@@ -369,7 +369,7 @@ def kin(nodes: Iterable[ast.AST], file: str) -> set[tuple[Kind, str]]:
     return found
 
 
-def test_no_part_names_another_of_its_kind() -> None:
+def test_no_part_names_another_part_of_its_kind() -> None:
     found = {file: kin(nodes, file) for file, nodes in trees().items()}
     assert {file: names for file, names in found.items() if names} == {}
 
@@ -383,7 +383,7 @@ def test_no_part_names_another_of_its_kind() -> None:
         ('VERIFIERS.add("mine", Verifier(verify, or_else="math"))', "verifier", "math"),
     ],
 )
-def test_a_part_that_names_another_of_its_kind_is_seen(text: str, kind: Kind, name: str) -> None:
+def test_a_part_that_names_another_part_of_its_kind_is_found(text: str, kind: Kind, name: str) -> None:
     nodes = list(ast.walk(ast.parse(text)))
     assert kin(nodes, "vtune/other.py") == {(kind, name)}
     assert kin(nodes, OURS[kind][name].replace(".", "/") + ".py") == set()
@@ -410,8 +410,8 @@ def test_every_line_of_the_table_is_a_part() -> None:
         assert all(table.about(part) for part in table.values())
 
 
-def test_every_part_that_a_file_of_ours_adds_has_a_line_in_the_table() -> None:
-    """Without it the tests of the part import its file, so they pass; no recipe finds the part."""
+def test_every_built_in_part_has_a_line_in_the_table() -> None:
+    """Without that line the part's tests still pass, as they import its file, but no recipe finds it."""
     adding = [file for file, text in code().items() if ADDS.search(text)]
     assert len(adding) > 50
     for file in adding:
@@ -426,7 +426,7 @@ def test_every_part_that_a_file_of_ours_adds_has_a_line_in_the_table() -> None:
     assert not unlisted, "add a line for it to `OURS` (vtune/parts.py)"
 
 
-def test_a_part_is_loaded_when_it_is_asked_for_and_no_other() -> None:
+def test_only_the_requested_part_is_loaded() -> None:
     code = (
         "import sys; from vtune.verifiers import VERIFIERS; 'ocr' in VERIFIERS; list(VERIFIERS);"
         "before = 'vtune.verifiers.exact' in sys.modules; VERIFIERS['exact'];"
@@ -436,14 +436,14 @@ def test_a_part_is_loaded_when_it_is_asked_for_and_no_other() -> None:
     assert told.stdout.split() == ["False", "True", "False"]
 
 
-def test_a_name_of_ours_is_not_given_away() -> None:
+def test_a_built_in_name_cannot_be_taken() -> None:
     with pytest.raises(RecipeError, match="`exact` is the name of vtune's own verifier") as told:
         VERIFIERS.add("exact", VERIFIERS["exact"])
     assert "test_parts.py" in told.value.where
     assert told.value.fix == "give yours another name"
 
 
-def test_whoever_loads_a_file_of_ours_as_a_part_of_the_users_is_told_what_tries_it() -> None:
+def test_using_a_built_in_file_as_a_user_part_names_the_test_to_run() -> None:
     with pytest.raises(RecipeError, match="`exact` is the name of vtune's own verifier") as told:
         use([ROOT / "vtune/verifiers/exact.py"])
     assert "`pytest tests/runs/parts/test_ours.py -k exact` tries it" in told.value.fix
@@ -459,11 +459,11 @@ def test_whoever_loads_a_file_of_ours_as_a_part_of_the_users_is_told_what_tries_
         ("filter", "data_recipes/README.md"),
     ],
 )
-def test_a_page_that_lists_the_parts_of_a_kind_lists_all_of_ours(kind: Kind, page: str) -> None:
+def test_a_page_that_lists_parts_lists_all_built_in_ones(kind: Kind, page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert [name for name in OURS[kind] if f"`{name}`" not in text] == [], f"add them to {page}"
 
 
-def test_an_unknown_name_is_told_with_the_nearest() -> None:
+def test_an_unknown_name_gets_a_suggestion() -> None:
     with pytest.raises(ValueError, match="there is no verifier `exakt`; did you mean `exact`"):
         VERIFIERS.known("exakt")

@@ -13,11 +13,11 @@ from vtune.cli.main import app
 
 MAP = "vtune/README.md"
 LARGE = 12
-"""From so many modules on, a package has a page."""
+"""A package with at least this many modules must have a page."""
 
 
 def modules(package: Path) -> list[Path]:
-    """The files of a package, without what is below it."""
+    """The files of a package, without its subpackages."""
     return sorted(path for path in package.glob("*.py") if path.name != "__init__.py")
 
 
@@ -40,7 +40,7 @@ def lines_of_the_map() -> Iterator[str]:
             yield f"{'  ' + path.name:<33} {opening(path)}"
 
 
-def test_the_map_has_the_first_words_of_every_file(request: pytest.FixtureRequest) -> None:
+def test_the_map_has_the_first_paragraph_of_every_module(request: pytest.FixtureRequest) -> None:
     lines = list(lines_of_the_map())
     assert len(lines) > 50
     assert [line for line in lines if len(line.split()) < 3] == []

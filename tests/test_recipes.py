@@ -11,7 +11,7 @@ EVERY = pytest.mark.parametrize("entry", SHIPPED, ids=lambda entry: f"{entry.kin
 
 
 def kind_of(entry: Shipped) -> type[Strict]:
-    """The class that a file of this kind is read into."""
+    """The class into which a file of this kind is read."""
     from vtune.runs.curate.recipe import DataRecipe
     from vtune.runs.evaluate.groups import Group
     from vtune.runs.evaluate.suite import AgentRecipe, EvalSuite
@@ -31,13 +31,13 @@ def kind_of(entry: Shipped) -> type[Strict]:
     return kinds[entry.kind]
 
 
-def test_recipes_are_found_in_every_folder_that_has_any() -> None:
+def test_recipes_are_found_in_every_recipe_folder() -> None:
     assert {"sft/codev-tiny", "rl/codev-tiny"} <= {f"{entry.kind}/{entry.name}" for entry in SHIPPED}
     assert {entry.kind for entry in SHIPPED} <= set(PACKAGES)
 
 
 @EVERY
-def test_a_shipped_file_is_valid_and_says_what_it_is(entry: Shipped, tmp_path: Path) -> None:
+def test_a_shipped_file_is_valid_and_has_a_description(entry: Shipped, tmp_path: Path) -> None:
     recipe = load_recipe(entry.path, kind_of(entry))
     assert entry.about
     again = tmp_path / "again.yaml"
@@ -45,20 +45,20 @@ def test_a_shipped_file_is_valid_and_says_what_it_is(entry: Shipped, tmp_path: P
     assert load_recipe(again, kind_of(entry)) == recipe
 
 
-def test_a_name_that_two_kinds_share_needs_its_kind() -> None:
+def test_a_name_shared_by_two_kinds_needs_the_kind() -> None:
     with pytest.raises(RecipeError, match="say sft/codev-tiny or rl/codev-tiny"):
         find_shipped("codev-tiny")
     assert find_shipped("rl/codev-tiny").kind == "rl"
 
 
-def test_a_misspelt_name_gets_its_neighbour() -> None:
+def test_a_misspelt_name_gets_a_suggestion() -> None:
     with pytest.raises(RecipeError, match="did you mean `rl/codev-tiny`"):
         find_shipped("rl/codev-tin")
     with pytest.raises(RecipeError, match="vtune recipes list"):
         find_shipped("qqq")
 
 
-def test_a_copy_goes_into_a_folder_or_a_new_file_and_overwrites_nothing(tmp_path: Path) -> None:
+def test_a_copy_goes_to_a_folder_or_new_file_and_overwrites_nothing(tmp_path: Path) -> None:
     source = find_shipped("rl/codev-tiny").path
     assert copy_recipe("rl/codev-tiny", tmp_path) == tmp_path / "codev-tiny.yaml"
     new = copy_recipe("rl/codev-tiny", tmp_path / "mine" / "new.yaml")

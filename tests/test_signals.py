@@ -38,11 +38,11 @@ def test_ctrl_c_while_the_fork_server_imports_leaves_no_traceback() -> None:
         check=True,
         timeout=HANGS,
     )
-    assert ended.stdout.splitlines() == ["1", "0"]  # and nothing is blocked for those that come later
+    assert ended.stdout.splitlines() == ["1", "0"]  # and later processes have no signal blocked
     assert not ended.stderr
 
 
-def test_what_came_meanwhile_is_heard_at_the_end() -> None:
+def test_a_signal_held_back_is_delivered_at_the_end() -> None:
     heard: list[bool] = []
     before = signal.signal(signal.SIGINT, lambda *_: heard.append(ended))
     ended = False

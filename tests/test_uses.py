@@ -1,4 +1,4 @@
-"""`uses`: a user's own file brings parts, is kept with the run, and is the same wherever it works."""
+"""`uses`: a user's file adds parts, is copied into the run folder, and is the same in every process."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ def written(folder: Path, text: str, name: str = "mine.py") -> Path:
     return path
 
 
-def test_a_recipe_brings_a_verifier_from_the_folder_that_it_lies_in(tmp_path: Path) -> None:
+def test_a_recipe_finds_a_verifier_file_in_its_own_folder(tmp_path: Path) -> None:
     written(tmp_path, ANLS.read_text(), "anls.py")
     recipe = load_recipe(written(tmp_path, "uses: [./anls.py]\nsteps: 1\n", "mine.yaml"), Plan)
     assert recipe.uses == (str(tmp_path / "anls.py"),)
@@ -83,7 +83,9 @@ def test_a_recipe_brings_a_verifier_from_the_folder_that_it_lies_in(tmp_path: Pa
     assert list(VERIFIERS)[-1] == "anls"
 
 
-def test_a_path_that_is_set_starts_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_given_with_set_is_relative_to_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "here").mkdir()
     written(tmp_path / "here", ANLS.read_text(), "anls.py")
     recipe = written(tmp_path, "steps: 1\n", "mine.yaml")
@@ -92,11 +94,11 @@ def test_a_path_that_is_set_starts_from_here(tmp_path: Path, monkeypatch: pytest
     assert "anls" in VERIFIERS
 
 
-def test_a_recipe_without_uses_is_written_as_ever() -> None:
+def test_a_recipe_without_uses_is_written_without_the_key() -> None:
     assert Plan(steps=1).model_dump() == {"steps": 1}
 
 
-def test_a_verifier_works_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_a_verifier_works_in_a_separate_process(tmp_path: Path) -> None:
     text = ANLS.read_text().replace("partial_credit=True", "partial_credit=True, in_worker=True")
     path = written(tmp_path, text)
     use([path])
@@ -109,7 +111,7 @@ def test_a_verifier_works_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert asyncio.run(asked()) == pytest.approx(0.9)
 
 
-def test_the_same_text_is_loaded_once_under_whatever_path(tmp_path: Path) -> None:
+def test_the_same_text_is_loaded_once_whatever_its_path(tmp_path: Path) -> None:
     use([ANLS])
     use([written(tmp_path, ANLS.read_text(), "copy.py")])
     assert [file.name for file in used()] == ["anls.py"]
@@ -147,7 +149,7 @@ def test_a_file_that_cannot_be_used_is_an_error_with_its_line(
         ("from .helper import f", "mine.py has a relative import, and a run keeps mine.py alone"),
     ],
 )
-def test_a_file_that_imports_one_beside_it_is_told_that_it_stands_alone(
+def test_importing_a_neighbouring_file_is_refused_with_an_explanation(
     tmp_path: Path, line: str, what: str
 ) -> None:
     written(tmp_path, "def f(): ...\n", "helper.py")
@@ -162,14 +164,14 @@ def test_a_file_that_imports_one_beside_it_is_told_that_it_stands_alone(
     assert "what other files import is no file of parts: write it into them" in listed.value.fix
 
 
-def test_what_a_file_prints_is_no_part_of_the_list(tmp_path: Path) -> None:
+def test_output_of_a_users_file_stays_out_of_the_list(tmp_path: Path) -> None:
     path = written(tmp_path, f"print('loaded')\n{ANLS.read_text()}")
     ended = vtune("parts", "list", path, "--json")
     assert "verifier" in {part["kind"] for part in json.loads(ended.out)["parts"]}
     assert "loaded" in ended.err
 
 
-def test_two_files_may_not_bring_one_name(tmp_path: Path) -> None:
+def test_two_files_may_not_add_the_same_name(tmp_path: Path) -> None:
     use([ANLS])
     other = written(tmp_path, ANLS.read_text() + "\n# another\n")
     with pytest.raises(RecipeError, match=r"line \d+ of .*anls\.py already adds verifier `anls`"):
@@ -177,13 +179,13 @@ def test_two_files_may_not_bring_one_name(tmp_path: Path) -> None:
     assert VERIFIERS["anls"].partial_credit
 
 
-def test_a_file_that_is_not_there_is_an_error_of_exit_2(tmp_path: Path) -> None:
+def test_a_missing_file_exits_with_2(tmp_path: Path) -> None:
     recipe = written(tmp_path, "uses: [./none.py]\nsteps: 1\n", "mine.yaml")
     with pytest.raises(RecipeError, match=r"none\.py: No such file"):
         load_recipe(recipe, Plan)
 
 
-def test_a_run_keeps_the_file_and_goes_on_with_no_other(tmp_path: Path) -> None:
+def test_a_run_keeps_the_file_and_resumes_with_no_other(tmp_path: Path) -> None:
     path = written(tmp_path, ANLS.read_text())
     out = tmp_path / "runs/mine"
     recipe = load_recipe(written(tmp_path, "uses: [mine.py]\nsteps: 1\n", "mine.yaml"), Plan)
@@ -192,7 +194,7 @@ def test_a_run_keeps_the_file_and_goes_on_with_no_other(tmp_path: Path) -> None:
     assert json.loads((out / "environment.json").read_text())["uses"] == prints()
     assert yaml.safe_load((out / "recipe.yaml").read_text())["uses"] == ["uses/mine.py"]
 
-    # Also with the copy, as the folder's own recipe names it.
+    # Also with the copy, which the recipe in the run folder names.
     forget(used())
     start_run(out, load_recipe(out / "recipe.yaml", Plan), [], resume=True)
     forget(used())
@@ -223,14 +225,14 @@ def test_a_run_keeps_the_file_and_goes_on_with_no_other(tmp_path: Path) -> None:
 
 
 def begun(tmp_path: Path, text: str = ANLS.read_text()) -> tuple[Path, Path, Plan]:
-    """A file of the user's own, a run that has begun with it, and its recipe."""
+    """A user's file, a run that was started with it, and its recipe."""
     path, out = written(tmp_path, text), tmp_path / "runs/mine"
     recipe = load_recipe(written(tmp_path, "uses: [mine.py]\nsteps: 1\n", "mine.yaml"), Plan)
     start_run(out, recipe, [], resume=False)
     return path, out, recipe
 
 
-def test_a_run_that_continues_says_which_file_was_edited_since(
+def test_a_resumed_run_says_which_file_was_edited_since(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, out, _ = begun(tmp_path)
@@ -243,7 +245,7 @@ def test_a_run_that_continues_says_which_file_was_edited_since(
         assert all(f"warning: {path} is not what {out} began with" in line for line in lines)
 
 
-def test_a_part_that_breaks_in_a_run_says_that_the_run_keeps_its_copy(tmp_path: Path) -> None:
+def test_a_part_that_fails_in_a_run_says_that_the_run_uses_its_copy(tmp_path: Path) -> None:
     _, out, recipe = begun(
         tmp_path, ANLS.read_text().replace("    said, right", "    1 / 0\n    said, right")
     )
@@ -260,7 +262,7 @@ def test_a_part_that_breaks_in_a_run_says_that_the_run_keeps_its_copy(tmp_path: 
         assert way in told.value.fix
 
 
-def test_a_file_too_few_or_too_many_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_additional_file_is_named(tmp_path: Path) -> None:
     use([ANLS])
     with pytest.raises(RecipeError, match=r"anls\.py was not among the files"):
         check_uses({}, tmp_path)
@@ -287,7 +289,7 @@ def test_a_service_without_the_file_refuses_and_never_opens_it(tmp_path: Path) -
         recipe_of(settings, judge)
 
 
-def test_the_command_says_what_is_wrong_with_a_file_and_ends_with_2(tmp_path: Path) -> None:
+def test_the_command_says_what_is_wrong_with_a_file_and_exits_with_2(tmp_path: Path) -> None:
     written(tmp_path, "VERIFIERS.add()\n")
     recipe = (ROOT / "recipes/rl/codev-tiny.yaml").read_text()
     path = written(tmp_path, f"uses: [mine.py]\n{recipe}", "own.yaml")
@@ -298,7 +300,7 @@ def test_the_command_says_what_is_wrong_with_a_file_and_ends_with_2(tmp_path: Pa
     assert f"{tmp_path}/mine.py:1\n  fix" in done.stderr
 
 
-def test_an_error_survives_the_way_to_another_process() -> None:
+def test_an_error_in_a_users_file_survives_pickling() -> None:
     with pytest.raises(VtuneError, match="cannot be loaded"):
         take([Used("/nowhere/mine.py", b"1/0")])
 
@@ -306,7 +308,7 @@ def test_an_error_survives_the_way_to_another_process() -> None:
 ROTATE = ROOT / "tests/own/rotate.py"
 
 
-def test_a_tool_of_ones_own_has_a_section_and_runs(tmp_path: Path) -> None:
+def test_a_custom_tool_has_a_section_and_runs(tmp_path: Path) -> None:
     use([ROTATE])
     recipe = ToolsRecipe.model_validate({"rotate_tool": {}})
     offered = replace(SAMPLE, tools=("rotate_tool",))
@@ -327,7 +329,7 @@ def test_a_tool_of_ones_own_has_a_section_and_runs(tmp_path: Path) -> None:
     assert (bad.status, bad.error) == ("error", "angle is one of 90, 180, 270")
 
 
-def test_a_tool_that_nothing_runs_is_an_error_before_the_run() -> None:
+def test_an_unusable_tool_is_an_error_before_the_run() -> None:
     offered = replace(SAMPLE, tools=("rotate_tool",))
     with pytest.raises(RecipeError, match="there is no such tool"):
         check_tools([offered], ToolsRecipe(), "tools")
@@ -343,7 +345,7 @@ def test_a_tool_that_nothing_runs_is_an_error_before_the_run() -> None:
     assert told.value.errors()[0]["loc"] == ("rotate_tool", "angle")
 
 
-def test_a_format_of_ones_own_is_read_by_a_suite_and_by_an_import(tmp_path: Path) -> None:
+def test_a_custom_format_is_read_by_a_suite_and_by_import(tmp_path: Path) -> None:
     use([ROOT / "tests/own/lines.py"])
     file = FORMATS["lines"].specimen(tmp_path).path  # type: ignore[misc]
     source = Source(data=(str(file),), format="lines", data_from="here", choices=None)
@@ -358,7 +360,7 @@ def test_a_format_of_ones_own_is_read_by_a_suite_and_by_an_import(tmp_path: Path
     assert [row.ground_truth for row in read_samples(out)] == ["red", "no"]
 
 
-def test_a_file_can_be_validated_with_a_verifier_of_ones_own(tmp_path: Path) -> None:
+def test_a_file_can_be_validated_with_a_custom_verifier(tmp_path: Path) -> None:
     out = tmp_path / "rows.parquet"
     row = replace(SAMPLE, images=(Picture(data=encoded(60, 50)),), verifier="anls", choices=())
     write_samples(out, [row])
@@ -366,7 +368,7 @@ def test_a_file_can_be_validated_with_a_verifier_of_ones_own(tmp_path: Path) -> 
     assert vtune("data", "validate", out, "--uses", ANLS).code == 0
 
 
-def test_a_filter_of_ones_own_drops_rows(tmp_path: Path) -> None:
+def test_a_custom_filter_drops_rows(tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     asked = [Message("user", f"{IMAGE}{text}") for text in ("Which?", "Which of the two is it?")]
     picture = (Picture(data=encoded(60, 50)),)
@@ -414,7 +416,9 @@ def test_a_part_that_cannot_be_added_is_an_error_with_its_line(tmp_path: Path, t
     assert "anls" not in VERIFIERS
 
 
-def test_a_function_that_cannot_be_called_is_named_by_its_line_with_what_it_should_be(tmp_path: Path) -> None:
+def test_a_function_with_a_wrong_signature_is_reported_with_its_line_and_the_right_one(
+    tmp_path: Path,
+) -> None:
     path = written(tmp_path, ANLS.read_text().replace("def verify(", "async def verify("))
     with pytest.raises(RecipeError) as told:
         use([path])
@@ -445,7 +449,7 @@ def test_every_kind_says_how_its_function_is_called(tmp_path: Path, name: str) -
         use([written(tmp_path, text.replace(old, new))])
 
 
-def test_what_tables_say_of_calls_is_what_the_types_of_parts_say() -> None:
+def test_the_signatures_in_tables_match_the_types_of_parts() -> None:
     calls = 0
     for kind, room in ROOMS.items():
         import_module(room)
@@ -461,13 +465,13 @@ def test_what_tables_say_of_calls_is_what_the_types_of_parts_say() -> None:
     assert calls > 15
 
 
-def test_a_reward_function_of_verl_is_told_how_it_is_wrapped(tmp_path: Path) -> None:
+def test_a_verl_reward_function_gets_advice_on_wrapping_it(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="adds no part") as told:
         use([written(tmp_path, "def compute_score(source, reply, truth, extra=None):\n    return 1.0\n")])
     assert "wrap `compute_score` as a verifier" in told.value.fix
 
 
-def test_a_reward_function_of_verl_is_a_verifier_as_the_page_wraps_it(tmp_path: Path) -> None:
+def test_a_verl_reward_function_wrapped_as_on_the_page_is_a_verifier(tmp_path: Path) -> None:
     page = (ROOT / "cli/parts.md").read_text().split("## A function of another trainer\n")[1]
     theirs = (
         "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n"
@@ -478,7 +482,7 @@ def test_a_reward_function_of_verl_is_a_verifier_as_the_page_wraps_it(tmp_path: 
     assert found["ok"], found
 
 
-def test_parts_of_a_module_that_a_file_imports_are_refused_and_gone(
+def test_parts_added_by_an_imported_module_are_refused_and_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, ANLS.read_text(), "anls_elsewhere.py")
@@ -501,7 +505,7 @@ def test_a_file_that_is_missing_is_an_error_with_the_line_of_the_recipe(tmp_path
     assert told.value.where == "--set"
 
 
-def test_a_filter_is_read_strictly_whoever_brings_it(tmp_path: Path) -> None:
+def test_a_custom_filter_section_is_read_as_strictly_as_ours(tmp_path: Path) -> None:
     start = "records: samples\nsources: {mine: {files: [rows.parquet]}}\n"
     use([ROOT / "tests/own/short.py"])
     for section, what in (
@@ -526,7 +530,7 @@ print(*(gone.reason for gone in found.dropped), sep="|")
 """
 
 
-def test_a_worker_of_ray_gets_the_file_before_the_task_that_needs_it(tmp_path: Path) -> None:
+def test_a_ray_worker_gets_the_file_before_the_task(tmp_path: Path) -> None:
     data = tmp_path / "rows.parquet"
     asked = Message("user", f"{IMAGE}Which of the two is it?")
     write_samples(data, [replace(SAMPLE, prompt=(asked,), images=(Picture(data=encoded(60, 50)),))])
@@ -541,7 +545,7 @@ def test_a_worker_of_ray_gets_the_file_before_the_task_that_needs_it(tmp_path: P
     assert done.stdout.strip() == "6 words"
 
 
-def test_credit_goes_between_the_calls_of_a_tool_of_ones_own(tmp_path: Path) -> None:
+def test_credit_is_assigned_to_the_calls_of_a_custom_tool(tmp_path: Path) -> None:
     credit = """
 import json
 import pickle

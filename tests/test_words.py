@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ROOT
 
 BANNED = {
-    # Old names, and what took their place.
+    # Old names and their replacements.
     r"refills?": "dynamic sampling rounds",
     r"groups_silent|silent groups?": "zero variance",
     r"stand_in": "dummy item",
@@ -18,7 +18,7 @@ BANNED = {
     r"write_whole|whole_file|\w+\.whole\(": "write_atomically, atomic_file, gathered",
     r"whole_traces": "complete_traces",
     r"not a whole (?!number\b)\w+|(?:is|are) not whole|wrote it whole": "complete",
-    # Words that no native engineer writes so.
+    # Phrases that no native engineer would write.
     r"(?<!there )(?:is|are|was|were) none": "is not a",
     r"(?<!here )(?:is|are) no (?:list|number of|multiple|name of|value for|option|point|source)": "is not a",
     r"mend(?:s|ed|ing)?": "fix, repair",
@@ -28,7 +28,7 @@ BANNED = {
     r"(?:at most|more than|of|from|in|about) so many": "this many",
     r"held against": "compared with, checked against",
 }
-"""Pattern, in any case -> what to write instead."""
+"""Pattern, case-insensitive -> what to write instead."""
 
 ALLOWED = {
     ("vtune/config.py", "refills"): "the old name of a key, in the table of renamed keys",
@@ -38,7 +38,7 @@ ALLOWED = {
     ): "the name under which it is reported",
     ("vtune/tools/calls.py", "is no number of"): "a message that models were trained to read",
 }
-"""(file, what it says) -> why."""
+"""(file, phrase) -> why it is allowed there."""
 
 SUFFIXES = (".py", ".md", ".yaml")
 FILES = sorted(
@@ -50,7 +50,7 @@ FILES = sorted(
 
 
 def said(text: str, pattern: str) -> list[str]:
-    """What of a text a pattern finds, as whole words; line breaks and indents count as spaces."""
+    """The whole-word matches of a pattern in a text; line breaks and indents count as spaces."""
     return _said(_running(text), pattern)
 
 
@@ -63,7 +63,7 @@ def _said(running: str, pattern: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("pattern", "instead"), BANNED.items(), ids=list(BANNED))
-def test_no_file_uses_a_word_that_was_given_up(pattern: str, instead: str) -> None:
+def test_no_file_uses_a_banned_phrase(pattern: str, instead: str) -> None:
     assert len(FILES) > 300
     found = [
         f"{path.relative_to(ROOT)}: {word!r}, write: {instead}"
@@ -76,7 +76,7 @@ def test_no_file_uses_a_word_that_was_given_up(pattern: str, instead: str) -> No
 
 @functools.cache
 def _prose(path: Path) -> str:
-    """A file's running text, less Python's `is None`, which would be read as English."""
+    """A file's running text without Python's `is None`, which would be read as English."""
     return _running(re.sub(r"\b(?:is|are) None\b", "", path.read_text(encoding="utf-8")))
 
 
@@ -90,10 +90,10 @@ def _prose(path: Path) -> str:
         "write_whole(p)",
     ],
 )
-def test_a_banned_word_is_found(text: str) -> None:
+def test_a_banned_phrase_is_found(text: str) -> None:
     assert any(said(text, pattern) for pattern in BANNED)
 
 
 @pytest.mark.parametrize("text", ["where there is none", "prefill", "recommend it", "two per row", "amend"])
-def test_a_word_that_only_looks_like_one_is_not_found(text: str) -> None:
+def test_a_phrase_that_only_looks_banned_is_not_found(text: str) -> None:
     assert not any(said(text, pattern) for pattern in BANNED)

@@ -1,7 +1,7 @@
-"""Sandboxes whose fork servers are forks of one process that has imported all that they need.
+"""Sandboxes whose fork servers are forked from one process that has already imported everything they need.
 
-A sandbox's start is mostly imports. Tests of what works with sandboxes start hundreds; those of the sandbox
-itself start each one as users do.
+Starting a sandbox is mostly imports. Tests of code that uses sandboxes start hundreds of them; the tests of
+the sandbox itself start each one as users do.
 """
 
 import functools
@@ -29,7 +29,7 @@ BOOT = (
 
 
 class Forked:
-    """What the sandbox needs of `subprocess.Popen`."""
+    """The part of `subprocess.Popen` that the sandbox needs."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -80,7 +80,7 @@ def warm_sandboxes() -> Iterator[None]:
 
     def fork(control: socket.socket, settings: Settings, log: IO[bytes]) -> object:
         warm = zygote()
-        # What is forked here is no child of a process that a test has forked.
+        # In a process that a test has forked, the zygote's forks would not be its children.
         return (warm.fork if warm.owner == os.getpid() else start)(control, settings, log)
 
     with pytest.MonkeyPatch.context() as patch:

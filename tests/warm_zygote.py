@@ -1,6 +1,6 @@
-"""A process that has imported what a sandbox's fork server imports, and forks into one whenever it is asked.
+"""A process that has imported what a sandbox's fork server imports, and forks into one on request.
 
-It runs as a fork server does: Python alone, without anything of the tests.
+Like a fork server it imports nothing of the tests.
 """
 
 import ctypes
@@ -17,14 +17,14 @@ from typing import Any
 CLONE = {"x86_64": 56, "aarch64": 220}
 CLONE_PARENT = 0x8000
 READY = 2
-"""Sessions that a fork server has ready: tests have few at a time, and to fork and end one takes 10 ms."""
+"""Sessions that a fork server keeps ready: tests use few at a time, and to fork and end one takes 10 ms."""
 
 
 def serve(asks: int) -> None:
-    """Answer each request for a fork with its process id; ends with the tests.
+    """Answer each request for a fork with its process id, until the tests end.
 
     Args:
-        asks: Descriptor of a SOCK_SEQPACKET socket; with a request come the trainer's socket and the log.
+        asks: Descriptor of a SOCK_SEQPACKET socket; each request carries the trainer's socket and the log.
     """
     _import()
     gc.collect()
@@ -54,7 +54,7 @@ def _import() -> None:
         import PIL.Image
         from guest import guardian, hooked, runner, zygote  # noqa: F401
     zygote.FIRST_WARM = READY
-    # What they load lazily, fonts among it, after the hooks that let go of those.
+    # Trigger lazy loading, e.g. of fonts, after the hooks that would release them.
     PIL.Image.init()
     plt.figure().gca().set_title("warm")
     plt.savefig(io.BytesIO())
@@ -62,7 +62,7 @@ def _import() -> None:
 
 
 def _fork_beside() -> int:
-    """As `os.fork`, but the child is one of our parent's: a sandbox serves nobody but its parent."""
+    """Like `os.fork`, but the child becomes our parent's: a sandbox serves only its parent process."""
     python = ctypes.pythonapi
     python.PyOS_BeforeFork()
     number = CLONE[platform.machine()]

@@ -1,4 +1,4 @@
-"""Credit transfer read slowly from the paper, call by call, without arrays; and questions to try it on."""
+"""A slow reference of credit transfer, call by call as in the paper, without arrays; and test questions."""
 
 import json
 import random
@@ -20,7 +20,7 @@ TYPE = {
     "text_search_tool": "text_search",
 }
 Step = tuple[int, int]
-"""Trajectory, call."""
+"""(trajectory, call)."""
 
 
 def jaccard(a: set[str], b: set[str]) -> float:
@@ -53,7 +53,7 @@ def similarity(one: Call, other: Call) -> float:
 
 def seeks(call: Call) -> bool:
     if call.status == "error" and call.tool != "python":
-        return False  # it was refused
+        return False  # the call was refused
     return TYPE[call.tool] != "zoom" or bool(call.crops)
 
 
@@ -125,7 +125,7 @@ def random_call(rng: random.Random) -> Call:
 
 
 def random_question(rng: random.Random, group: int, *, rollouts: int = 6, calls: int = 4) -> list[Trajectory]:
-    """Scored trajectories of one question: right, partly right, wrong in good form, unscored."""
+    """Trajectories of one question: right, partly right, wrong but well formatted, or unscored."""
     found = []
     for rollout in range(rng.randint(1, rollouts)):
         accuracy = rng.choice((0.0, 0.0, 1.0, 1.0, 0.5, None))

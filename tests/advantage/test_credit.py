@@ -39,10 +39,10 @@ def flat(groups: list[list[Trajectory]]) -> list[Trajectory]:
     alpha=st.sampled_from([0.0, 0.2, 0.5]),
     without=st.sampled_from([None, None, "support", "clip"]),
 )
-def test_ten_thousand_groups_are_as_a_slow_reading_of_the_paper_says(
+def test_ten_thousand_groups_match_the_slow_reference(
     seed: int, beta: float, theta: float, alpha: float, without: str | None
 ) -> None:
-    """A hundred groups at a time, as in a step; and what holds of all of them."""
+    """A hundred groups at a time, as in a step; also checks invariants of all groups."""
     gate = Gate(similarity=theta, confidence=alpha)
     tools = {"image_search": gate, "zoom": gate, "text_search": gate}
     recipe = Credit(beta=beta, tools=tools, support=without != "support", clip=without != "clip")
@@ -86,7 +86,7 @@ def test_the_order_of_trajectories_and_calls_does_not_matter(seed: int) -> None:
 
 @settings(max_examples=20)
 @given(seed=seeds)
-def test_questions_do_not_know_each_other(seed: int) -> None:
+def test_questions_do_not_affect_each_other(seed: int) -> None:
     groups = questions(seed, 6)
     alone = [advantages for group in groups for advantages in transfer_credit(group, PAPER).call_advantages]
     together = transfer_credit(flat(groups), PAPER).call_advantages
@@ -97,8 +97,8 @@ def test_questions_do_not_know_each_other(seed: int) -> None:
 
 @settings(max_examples=20)
 @given(seed=seeds)
-def test_where_nothing_matches_advantages_are_those_of_the_group_alone(seed: int) -> None:
-    """Every call asks something else; also where nobody, or everybody, was right."""
+def test_without_matches_the_group_advantages_are_unchanged(seed: int) -> None:
+    """Every call asks something else; also if no trajectory, or every one, is right."""
     everything = flat(questions(seed, 6))
     numbers = itertools.count()
     strange = [
@@ -157,8 +157,8 @@ def after(*trajectories: Trajectory, recipe: Credit = PAPER) -> Transfer:
     return transfer_credit(trajectories, recipe)
 
 
-def test_the_papers_example_by_hand() -> None:
-    """Two of two successes searched the picture, one of them asked the same: 1.2 and 0.8 on average."""
+def test_the_papers_example_matches_a_hand_calculation() -> None:
+    """Both successes searched the picture and one asked the same query: mean advantages 0.8 and 1.2."""
     question = (
         tried(True, 1.2, SEARCH, ask("legoland windsor opening year")),
         tried(True, 0.4, SEARCH),
@@ -175,18 +175,18 @@ def test_the_papers_example_by_hand() -> None:
     assert found.failing_calls == 3
 
 
-def test_a_large_credit_ends_at_nothing_and_never_encourages() -> None:
+def test_a_large_credit_is_clipped_at_zero() -> None:
     found = after(tried(True, 2.5, SEARCH), tried(False, -0.1, SEARCH))
     assert found.call_advantages[1] == (0.0,)
 
 
-def test_without_the_clip_a_failing_call_may_be_encouraged() -> None:
+def test_without_the_clip_a_failing_call_may_get_a_positive_advantage() -> None:
     question = (tried(True, 2.5, SEARCH), tried(False, -0.1, SEARCH))
     recipe = PAPER.model_copy(update={"clip": False})
     assert after(*question, recipe=recipe).call_advantages[1] == (pytest.approx(-0.1 + 0.25 * 2.5),)
 
 
-def test_without_support_one_witness_of_many_is_enough_for_all_of_its_credit() -> None:
+def test_without_support_a_single_witness_transfers_its_full_credit() -> None:
     question = (tried(True, 1.0, SEARCH), tried(True, 1.0), tried(True, 1.0), tried(False, -1.0, SEARCH))
     recipe = PAPER.model_copy(update={"support": False})
     assert after(*question).call_advantages[3] == (-1.0,)
@@ -195,7 +195,7 @@ def test_without_support_one_witness_of_many_is_enough_for_all_of_its_credit() -
     assert found.matches[0].support == pytest.approx(1 / 3)
 
 
-def test_the_advantage_of_a_group_is_a_mean_over_calls_and_its_support_over_trajectories() -> None:
+def test_group_advantage_averages_calls_and_support_counts_trajectories() -> None:
     question = (
         tried(True, 2.0, SEARCH, SEARCH, SEARCH), tried(True, 0.4, SEARCH), tried(False, -2.0, SEARCH)
     )  # fmt: skip
@@ -210,11 +210,11 @@ def test_image_search_needs_every_success_as_a_witness() -> None:
     assert after(question[0], question[2]).call_advantages[1] == (-0.75,)
 
 
-def test_success_is_the_answer_not_the_reward() -> None:
-    """A wrong answer in good form that shows much is not a witness, however much it earned."""
+def test_success_means_a_right_answer_not_a_high_reward() -> None:
+    """A wrong answer with a high reward for format and looks is not a witness."""
     rich = tried(False, 1.5, SEARCH)
     assert after(rich, tried(False, -1.0, SEARCH)).matches == ()
-    # And it stays as it is where others were right: it was not punished.
+    # Nor is it changed if others were right: its advantage is not negative.
     found = after(tried(True, 1.0, SEARCH), rich)
     assert found.call_advantages[1] == (1.5,)
 
@@ -236,7 +236,7 @@ def test_a_call_that_never_ran_takes_no_part(status: str) -> None:
     assert found.failing_calls == 1
 
 
-def test_code_that_failed_after_its_crop_has_run() -> None:
+def test_code_that_failed_after_its_crop_counts_as_run() -> None:
     crop = look((10.0, 10.0, 50.0, 50.0), tool="python")
     found = after(tried(True, 1.0, crop), tried(False, -1.0, replace(crop, status="error")))
     assert found.call_advantages[1] == (-0.75,)
@@ -251,12 +251,12 @@ def test_unscored_trajectories_take_no_part() -> None:
     assert found.call_advantages == ((1.0,), (None,), (None,), (-0.75,))
 
 
-def test_code_that_crops_and_the_zoom_tool_are_witnesses_of_each_other() -> None:
+def test_cropping_code_and_the_zoom_tool_are_witnesses_of_each_other() -> None:
     box = (10.0, 10.0, 50.0, 50.0)
     code, zoom = look(box, tool="python"), look(box)
     for witness, failing in ((code, zoom), (zoom, code)):
         assert after(tried(True, 1.0, witness), tried(False, -1.0, failing)).call_advantages[1] == (-0.75,)
-    # Code that crops nothing looks at nothing.
+    # Code without a crop is not a look.
     bare = Call(tool="python", arguments='{"code": "1"}', status="ok")
     assert after(tried(True, 1.0, bare), tried(False, -1.0, bare)).matches == ()
 
@@ -273,7 +273,7 @@ def test_a_call_with_several_crops_matches_the_same_crops_in_any_order() -> None
     assert nearest == pytest.approx({"same": 1.0, "one of two": 2 / 3, "one more": 4 / 5, "other": 0.0})
 
 
-def test_crops_of_what_calls_returned_are_alike_only_where_the_pictures_are() -> None:
+def test_crops_of_returned_pictures_match_only_if_the_pictures_do() -> None:
     box = (0.0, 0.0, 10.0, 10.0)
     shown, other = look(box, image=1), (PICTURES[0], Picture(data=b"another", origin="call:0"))
     failing = tried(False, -1.0, shown)
@@ -281,8 +281,8 @@ def test_crops_of_what_calls_returned_are_alike_only_where_the_pictures_are() ->
     assert after(tried(True, 1.0, shown, images=other), failing).matches[0].nearest == 0.0
 
 
-def test_groups_are_merged_through_a_call_between_them() -> None:
-    """Neighbours overlap by 0.75 or more; the first and the last do not, and still are one group."""
+def test_groups_merge_through_a_call_between_them() -> None:
+    """Neighbours overlap by 0.75 or more; the first and last do not, but still join one group."""
     chain = [look((x, 0.0, x + 100.0, 100.0)) for x in (0.0, 14.0, 28.0)]
     question = [tried(True, 1.0, call) for call in chain]
     (match,) = after(*question, tried(False, -1.0, chain[0])).matches
@@ -290,7 +290,7 @@ def test_groups_are_merged_through_a_call_between_them() -> None:
     assert match.similarity == pytest.approx((1 + 86 / 114 + 72 / 128) / 3)
 
 
-def test_a_call_whose_arguments_cannot_be_read_asks_nothing() -> None:
+def test_a_call_with_unreadable_arguments_matches_nothing() -> None:
     fine = ask("windsor")
     for text in ("", "{", "[1]", '{"query": 3}', '{"query": "  "}', "{}"):
         broken = replace(fine, arguments=text)
@@ -299,18 +299,18 @@ def test_a_call_whose_arguments_cannot_be_read_asks_nothing() -> None:
     assert after(tried(True, 1.0, fine), tried(False, -1.0, lone)).matches[0].nearest > 0.5
 
 
-def test_types_that_the_recipe_does_not_name_get_no_credit() -> None:
+def test_tool_types_missing_from_the_recipe_get_no_credit() -> None:
     only = Credit(beta=0.25, tools={"zoom": PAPER.tools["zoom"]})
     found = after(tried(True, 1.0, SEARCH), tried(False, -1.0, SEARCH), recipe=only)
     assert (found.call_advantages[1], found.matches, found.failing_calls) == ((-1.0,), (), 0)
 
 
-def test_a_tool_type_that_does_not_exist_gets_its_neighbour() -> None:
+def test_an_unknown_tool_type_gets_a_suggestion() -> None:
     with pytest.raises(ValidationError, match="there is no tool type `zom`; did you mean `zoom`"):
         Credit(beta=0.25, tools={"zom": Gate(similarity=0.5, confidence=0.5)})
 
 
-def test_a_tool_that_has_no_type_is_said_to_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_without_a_type_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vtune.advantage.recipe.TOOLS", {"turn_tool": None})
     with pytest.raises(
         ValidationError, match=r"no tool type `turn_tool` \(the tool has none: `credit` of its"
@@ -318,7 +318,7 @@ def test_a_tool_that_has_no_type_is_said_to_have_none(monkeypatch: pytest.Monkey
         Credit(beta=0.25, tools={"turn_tool": Gate(similarity=0.5, confidence=0.5)})
 
 
-def test_a_tool_type_that_does_not_exist_is_named_with_all_other_problems(tmp_path: Path) -> None:
+def test_an_unknown_tool_type_is_listed_with_all_other_problems(tmp_path: Path) -> None:
     file = tmp_path / "credit.yaml"
     file.write_text("bta: 0.25\ntools:\n  zom: {similarity: 0.5, confidence: 0.5}\n  zoom: {similarity: 2}\n")
     with pytest.raises(RecipeError) as refused:
@@ -332,7 +332,7 @@ def test_a_tool_type_that_does_not_exist_is_named_with_all_other_problems(tmp_pa
         load_recipe(file, Credit)
 
 
-def test_nothing_comes_of_nothing() -> None:
+def test_no_trajectories_give_an_empty_transfer() -> None:
     assert transfer_credit([], PAPER) == Transfer((), (), (), 0)
 
 
@@ -342,19 +342,19 @@ def spans(*calls: tuple[tuple[int, int], float]) -> Trajectory:
     return replace(made, loss_mask=mask, call_advantages=tuple(value for _, value in calls))
 
 
-def test_the_tokens_of_a_call_have_its_advantage_and_all_others_that_of_the_trajectory() -> None:
+def test_call_tokens_get_the_calls_advantage_and_others_the_trajectorys() -> None:
     assert token_advantages(spans(((2, 5), -0.25))) == (-0.25,) * 3 + (-1.0,) * 3
     assert token_advantages(replace(spans(((2, 5), -0.25)), call_advantages=())) == (-1.0,) * 6
 
 
-def test_a_turn_with_two_calls_is_spared_as_much_as_the_less_useful_one() -> None:
+def test_a_turn_with_two_calls_gets_the_lower_of_their_advantages() -> None:
     assert token_advantages(spans(((2, 5), -0.25), ((2, 5), -0.75))) == (-0.75,) * 3 + (-1.0,) * 3
     assert token_advantages(spans(((2, 5), -0.25), ((2, 5), -1.0))) == (-1.0,) * 6
 
 
 @settings(max_examples=30)
 @given(seed=seeds)
-def test_without_credit_every_token_has_the_advantage_of_its_trajectory(seed: int) -> None:
+def test_without_credit_every_token_gets_its_trajectorys_advantage(seed: int) -> None:
     rng = random.Random(seed)
     for trajectory in random_question(rng, 0):
         if trajectory.advantage is None:

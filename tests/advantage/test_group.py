@@ -20,23 +20,23 @@ def of(rows: Rows, baseline: Baseline) -> list[float | None]:
     return group_advantages([reward for reward, _ in rows], [group for _, group in rows], baseline=baseline)
 
 
-def test_reward_minus_the_mean_of_the_group() -> None:
+def test_group_mean_subtracts_the_mean_reward() -> None:
     rewards, groups = [1.0, 5.0, 0.0, None, 7.0], ["a", "b", "a", "a", "b"]
     assert group_advantages(rewards, groups, baseline="group_mean") == [0.5, -1.0, -0.5, None, 1.0]
 
 
-def test_std_divides_by_the_unbiased_deviation() -> None:
+def test_group_std_divides_by_the_unbiased_deviation() -> None:
     advantages = group_advantages([1.0, 2.0, 6.0], [0, 0, 0], baseline="group_std")
     assert advantages == pytest.approx([x / (stdev([1, 2, 6]) + 1e-6) for x in (-2, -1, 3)])
 
 
 @EVERY
-def test_nothing_to_compare_with_is_no_advantage(baseline: Baseline) -> None:
+def test_a_lone_reward_gives_no_advantage(baseline: Baseline) -> None:
     assert group_advantages([0.7, None, 0.3, 0.3], [0, 0, 1, 1], baseline=baseline) == [0.0, None, 0.0, 0.0]
 
 
 @EVERY
-def test_rewards_that_are_alike_are_no_advantage_however_they_are_rounded(baseline: Baseline) -> None:
+def test_equal_rewards_give_no_advantage_despite_rounding(baseline: Baseline) -> None:
     assert group_advantages([0.1] * 3, [0] * 3, baseline=baseline) == [0.0] * 3
 
 
@@ -48,7 +48,7 @@ def test_different_lengths_are_refused(baseline: Baseline) -> None:
 
 @EVERY
 @given(rows=ROWS)
-def test_a_group_sums_to_zero_and_the_unscored_stay_so(baseline: Baseline, rows: Rows) -> None:
+def test_a_group_sums_to_zero_and_unscored_stays_unscored(baseline: Baseline, rows: Rows) -> None:
     advantages = of(rows, baseline)
     assert [a is None for a in advantages] == [reward is None for reward, _ in rows]
     for group in range(4):
@@ -77,7 +77,7 @@ def test_the_order_of_trajectories_does_not_matter(baseline: Baseline, rows: Row
         assert mixed[place] is None or mixed[place] == pytest.approx(straight[i], abs=1e-6)
 
 
-def test_a_group_has_something_to_tell_where_two_scored_rewards_differ() -> None:
+def test_a_group_has_signal_if_two_scored_rewards_differ() -> None:
     assert has_signal([0.0, 1.0, None])
     assert has_signal([0.5, 0.6])
     for silent in ([], [None, None], [1.0, None], [0.3, 0.3], [0.1 + 0.2, 0.3]):
@@ -86,7 +86,7 @@ def test_a_group_has_something_to_tell_where_two_scored_rewards_differ() -> None
 
 @EVERY
 @given(rows=ROWS)
-def test_only_groups_with_something_to_tell_have_advantages(baseline: Baseline, rows: Rows) -> None:
+def test_only_groups_with_signal_have_advantages(baseline: Baseline, rows: Rows) -> None:
     advantages = of(rows, baseline)
     for group in range(4):
         rewards = [reward for reward, g in rows if g == group]
@@ -94,7 +94,7 @@ def test_only_groups_with_something_to_tell_have_advantages(baseline: Baseline, 
         assert has_signal(rewards) == any(abs(a) > 1e-6 for a in mine)
 
 
-def test_the_penalty_of_length_grows_through_the_buffer_and_ends_at_the_limit() -> None:
+def test_the_overlong_penalty_grows_through_the_buffer_up_to_the_limit() -> None:
     def penalty(tokens: int) -> float:
         return overlong_penalty(tokens, limit=100, buffer=20, factor=0.5)
 

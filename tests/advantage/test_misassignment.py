@@ -20,10 +20,10 @@ def recipe(theta: float, alpha: float) -> Credit:
 @given(
     seed=st.integers(0, 2**32), theta=st.sampled_from([0.3, 0.7, 1.0]), alpha=st.sampled_from([0.0, 0.5, 1.0])
 )
-def test_the_gated_delta_is_the_mean_of_what_a_slow_reading_of_the_paper_transfers(
+def test_the_gated_delta_is_the_mean_transfer_of_the_slow_reference(
     seed: int, theta: float, alpha: float
 ) -> None:
-    """Without the clip, what is added to an advantage is β F: so F follows from the result."""
+    """Without the clip, β F is added to each advantage, so F can be recovered from the result."""
     rng = random.Random(seed)
     groups = [random_question(rng, group) for group in range(30)]
     constants = recipe(theta, alpha)
@@ -37,7 +37,7 @@ def test_the_gated_delta_is_the_mean_of_what_a_slow_reading_of_the_paper_transfe
     found = transfer_credit([t for group in groups for t in group], constants)
     everything, gated = mean_delta([found])
     assert everything == pytest.approx(fmean(match.credit for match in found.matches))
-    # A group of witnesses whose mean advantage is 0 transfers nothing, and counts.
+    # A group of witnesses with a mean advantage of 0 transfers nothing, but counts.
     passed = [match for match in found.matches if match.gated]
     assert sum(abs(match.credit) > 1e-8 for match in passed) == len(moved)
     assert (gated is None) == (not passed)
@@ -47,8 +47,8 @@ def test_the_gated_delta_is_the_mean_of_what_a_slow_reading_of_the_paper_transfe
     assert sum(tool.gated for tool in by_tool([found]).values()) == len(passed)
 
 
-def test_what_no_call_passes_has_no_gated_delta_and_says_so_by_a_count() -> None:
-    """An ungated mean beside it: 0 would be a Δ that was measured."""
+def test_a_gate_that_no_call_passes_has_a_count_of_zero_and_no_gated_delta() -> None:
+    """The ungated mean is still reported; a gated Δ of 0 would look like a measurement."""
     rng, constants = random.Random(3), recipe(0.3, 0.0)
     found = transfer_credit([t for g in range(40) for t in random_question(rng, g)], constants)
     held = found.__class__(

@@ -1,10 +1,10 @@
-"""Rollouts with tools of 200 ms: the loop as it is against one that is synchronous by turn.
+"""Rollouts with tools that take 200 ms: the asynchronous loop against a loop that is synchronous per turn.
 
     make bench-vllm
 
-A real vLLM draws; lengths of turns (8 to 64 tokens) and numbers of turns (1 to 6) are given by seeds, tools
-run at the same time in both loops, and as many conversations are open: four or eight for each place (`codev`
-on eight GPUs has four). Both loops run in turns, three times.
+A real vLLM generates. Seeds fix the turn lengths (8 to 64 tokens) and the numbers of turns (1 to 6). In both
+loops tools run concurrently, and the same number of conversations is open: four or eight per batch slot
+(`codev` on eight GPUs has four). The two loops alternate, three times.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from vtune.rollout.vllm import Setup, VllmEngine
 LANES, GROUPS, ROLLOUTS, ROUNDS = 32, (16, 32), 8, 3
 
 
-def test_trajectories_a_second(tiny: Path, tmp_path: Path) -> None:
+def test_trajectories_per_second(tiny: Path, tmp_path: Path) -> None:
     async def run() -> dict[int, dict[str, list[float]]]:
         policy = load(tiny)
         setup = Setup(
@@ -42,7 +42,7 @@ def test_trajectories_a_second(tiny: Path, tmp_path: Path) -> None:
             rates = told[len(work) // LANES] = {"by turn": [], "asynchronous": []}
             for _ in range(ROUNDS):
                 for name, loop in (("by turn", by_turn), ("asynchronous", asynchronous)):
-                    # Forget the prompts of the other loop.
+                    # Clear the prompts that the other loop has cached.
                     await engine.take(policy.model.named_parameters, 0)
                     began = time.monotonic()
                     found = await loop(engine, policy, work, LANES)

@@ -1,4 +1,4 @@
-"""Attention of one drawn token on a CPU, with common beginnings kept once and for each row, in turns.
+"""Attention of one generated token on a CPU: common prefixes kept once against once per row, alternating.
 
 python -m tests.bench.bench_beginnings
 """
@@ -13,7 +13,7 @@ import vtune.models.decoding
 from vtune.models.decoding import KeyValues
 
 HEADS, WIDTH = 3, 32
-"""Of the tiny model."""
+"""As in the tiny model."""
 GROUP, TOKENS, TURNS = 8, 40, 7
 WAYS = {"for each row": inf, "once": 0}
 SHAPES = ((32, 73, 0), (32, 300, 0), (32, 300, 120), (32, 1200, 0), (64, 1200, 200))
@@ -34,7 +34,7 @@ def kept(rows: int, prompt: int, own: int) -> KeyValues:
 
 
 def taken(rows: int, prompt: int, own: int) -> float:
-    """Microseconds of a layer's attention."""
+    """Microseconds for one layer's attention."""
     states, token = kept(rows, prompt, own), torch.randn(rows, HEADS, WIDTH)
     began = time.perf_counter()
     for _ in range(TOKENS):

@@ -1,7 +1,7 @@
 """How long both phases of credit transfer take on a step of the paper's size (Dong et al., appendix B.5).
 
-128 questions x 8 rollouts x up to 10 calls. Seconds are CPU time of one thread: other work on the machine
-does not count.
+128 questions x 8 rollouts x up to 10 calls. Seconds are CPU time of one thread, so that other work on the
+machine does not count.
 
     python -m pytest tests/bench/bench_credit.py -s -o python_files='bench_*.py'
 """
@@ -22,11 +22,11 @@ from vtune.schema.trajectory import Call, Crop, Trajectory
 
 QUESTIONS, ROLLOUTS, CALLS = 128, 8, 10
 BOUND = 0.050
-"""Seconds at the median."""
+"""Limit for the median, in seconds."""
 
 
 def step(seed: int, *, least: int, tools: tuple[str, ...]) -> list[Trajectory]:
-    """Trajectories of one step: half right, queries and boxes that are partly those of siblings."""
+    """Trajectories of one step: half are right, and some queries and boxes repeat those of siblings."""
     rng = random.Random(seed)
     vocabulary = [
         "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 10))) for _ in range(2000)

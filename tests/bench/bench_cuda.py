@@ -1,7 +1,7 @@
-"""All layers of published models on a CUDA device that computes nothing: kernels and memory of a micro-batch.
+"""All layers of published models on a fake CUDA device: kernels and memory of a micro-batch.
 
 Kernels before (a call for each window of the vision tower and each segment of the row) and after (one call
-per layer), and the peak of a micro-batch of 32k tokens against the plan. What the device is: `tests/cuda`.
+per layer), and the peak of a micro-batch of 32k tokens against the plan. The device is in `tests/cuda`.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def test_a_micro_batch_of_all_layers(name: str, varlen: bool, library: Path) -> 
 
 
 def test_a_row_of_many_segments(library: Path) -> None:
-    """Eight groups of eight conversations; the device has no end of memory."""
+    """Eight groups of eight conversations; the fake device has unlimited memory."""
     name = "Qwen2.5-VL-7B"
     say(name, True, measured([{"name": name, "groups": 8}], library)[0])
 

@@ -1,4 +1,4 @@
-"""A million rows without pictures through the rule filters: rows a second, and the peak of memory.
+"""A million rows without pictures through the rule filters: rows per second, and peak memory.
 
 pytest tests/bench/bench_curate.py -s -o python_files='bench_*.py'
 """
@@ -15,7 +15,7 @@ from vtune.schema.parquet import write_samples
 
 ROWS = 1_000_000
 LIMIT = 10**9
-"""Bytes."""
+"""In bytes."""
 
 CODE = """
 import resource, sys

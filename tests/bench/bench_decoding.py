@@ -1,16 +1,17 @@
-"""What it costs that no byte which code wrote is parsed by the trainer.
+"""The cost of never parsing bytes written by the model's code in the trainer.
 
 python -m tests.bench.bench_decoding                       # ms per picture, and as ratios to decoding it here
 python -m tests.bench.bench_decoding --scans               # ns per pixel and scan of a JPEG
 
-Not a test: numbers to read. Each way turns the bytes of a file that a session left into bytes for the record:
+Not a test: it prints numbers. Each way turns the bytes of a file that a session left into bytes for the
+record:
 
-- `here`: decoded by the trainer's own libraries, passed on as they are (`decode: host`);
-- `confined`: decoded in a confined process, handed over as pixels, encoded anew (`decode: confined`);
-- `collector`: the same, with the session's own collector in the confined process's place: decoded after the
-  call, written as pixels, read and encoded here. Without the way to another process and back.
+- `here`: decoded by the trainer's own libraries, passed on unchanged (`decode: host`);
+- `confined`: decoded in a confined process, handed over as pixels, encoded again (`decode: confined`);
+- `collector`: the same, but the session's own collector decodes after the call and writes pixels, which are
+  read and encoded here, without a round trip to another process.
 
-The ways take turns, so a busy machine slows all of them; the ratios say more than the times.
+The ways alternate, so a busy machine slows all of them; the ratios say more than the times.
 """
 
 import argparse
@@ -35,7 +36,7 @@ ROUNDS = {"crop 400 x 300": 30, "4K": 4}
 
 
 def photo(width: int, height: int) -> PIL.Image.Image:
-    """Blobs of colour with the noise of a camera."""
+    """Blobs of colour with camera noise."""
     random = np.random.default_rng(0)
     blobs = random.integers(0, 255, (height // 16 + 2, width // 16 + 2, 3), dtype=np.uint8)
     smooth = np.asarray(
@@ -52,7 +53,7 @@ def encoded(picture: PIL.Image.Image, kind: str, **options: object) -> bytes:
 
 
 def collector(folder: Path) -> Way:
-    """What the collector would do, and the trainer after it."""
+    """Do what the collector would do, and then the trainer."""
 
     async def decode(content: bytes) -> bytes:
         with PIL.Image.open(io.BytesIO(content)) as picture:
@@ -64,7 +65,7 @@ def collector(folder: Path) -> Way:
 
 
 async def compare(folder: Path) -> list[dict[str, object]]:
-    """A row for each size and format."""
+    """One row per size and format."""
     rows: list[dict[str, object]] = []
     async with Sandbox(Limits(), warm=0) as sandbox:
         ways: dict[str, Way] = {
@@ -82,7 +83,7 @@ async def compare(folder: Path) -> list[dict[str, object]]:
                         began = time.perf_counter()
                         made[name] = await way(content)
                         took[name].append(1000 * (time.perf_counter() - began))
-                # The first of each warms up.
+                # The first run of each is a warm-up.
                 ms = {name: statistics.median(times[1:]) for name, times in took.items()}
                 rows.append(
                     {
@@ -96,7 +97,7 @@ async def compare(folder: Path) -> list[dict[str, object]]:
 
 
 def scans() -> dict[str, float]:
-    """What one more scan that says nothing costs, in ns per pixel."""
+    """The cost of one more empty JPEG scan, in ns per pixel."""
     side, more = 4000, 100
     content = encoded(PIL.Image.new("RGB", (side, side), (90, 120, 40)), "JPEG", progressive=True)
     last = content[content.rindex(b"\xff\xc4", 0, content.rindex(b"\xff\xda")) : -2]

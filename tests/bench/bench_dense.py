@@ -1,4 +1,4 @@
-"""Dense search against BM25 in one run: recall of graphs, queries a second, time and memory of a build.
+"""Dense search against BM25 in one run: recall of graphs, queries per second, build time and memory.
 
 python -m pytest tests/bench/bench_dense.py -s -o python_files='bench_*.py'
 """
@@ -21,18 +21,18 @@ from vtune.tools.dense_build import Callbacks, Method, build_dense_index
 
 PASSAGES = 40_000
 WIDTH = 768
-"""Of e5-base."""
+"""Embedding width of e5-base."""
 SENSES = 32
-"""Directions in which passages differ; ours, of the order that is measured of trained encoders."""
+"""Number of directions in which passages differ; ours, of the order measured for trained encoders."""
 QUERIES = 50
 VOCABULARY = 20_000
 TOP_K = 3
 
 
 class WordMeans:
-    """The mean of random vectors of words, rare ones heavier: a stand-in whose neighbours share words.
+    """A fake encoder: the mean of random word vectors, rare words weighted higher; neighbours share words.
 
-    They lie in few of the directions that there are, as those of trained encoders do.
+    The vectors span few of the available directions, as those of trained encoders do.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class WordMeans:
         return np.stack([self.query(text) for text in texts])
 
 
-def test_dense_search_beside_bm25(tmp_path: Path) -> None:
+def test_dense_search_against_bm25(tmp_path: Path) -> None:
     corpus = make_corpus(PASSAGES, seed=0, vocabulary=VOCABULARY)
     write_corpus(corpus, tmp_path / "corpus.jsonl")
     index_passages(tmp_path / "corpus.jsonl", tmp_path / "bm25")
@@ -93,8 +93,8 @@ def _build(folder: Path, encoder: WordMeans, method: Method) -> None:
 
 
 def _embeddings() -> list[Callable[[], object]]:
-    """Forward passes of one query of 16 tokens; which weights they have costs the same."""
-    torch.set_num_threads(1)  # threads that wait for each other measure what else the machine does
+    """Forward passes for one query of 16 tokens; the cost does not depend on the weights."""
+    torch.set_num_threads(1)  # threads that wait for each other would measure the load of the machine
     model = BertModel(BertConfig()).eval()
     ids = torch.arange(16)[None]
 
@@ -106,7 +106,7 @@ def _embeddings() -> list[Callable[[], object]]:
 
 
 def _rates(work: dict[str, list[Callable[[], object]]]) -> dict[str, float]:
-    """Calls a second of CPU, the kinds in turns: what else the machine does falls on all of them."""
+    """Calls per CPU second; the kinds alternate, so that other load on the machine affects all of them."""
     seconds = dict.fromkeys(work, 0.0)
     for calls in zip(*work.values(), strict=True):
         for name, call in zip(work, calls, strict=True):
@@ -117,7 +117,7 @@ def _rates(work: dict[str, list[Callable[[], object]]]) -> dict[str, float]:
 
 
 def _own_titles(corpus: Corpus, index: DenseIndex) -> float:
-    """Share of passages that are found first by all of their own words."""
+    """Share of passages that rank first for a query of all their own words."""
     rows = itertools.islice(corpus.words, 0, PASSAGES, PASSAGES // 20)
     texts = [" ".join(f"w{word}" for word in row if word != NONE) for row in rows]
     first = [index.rank(text, 1)[0][0] for text in texts]

@@ -1,4 +1,4 @@
-"""How much memory `vtune eval` takes for 10 and for 40 pictures of 36 MB (4000 x 3000 pixels of noise)."""
+"""Peak memory of `vtune eval` for 10 and for 40 pictures of 36 MB (4000 x 3000 pixels of noise)."""
 
 import json
 import os

@@ -1,7 +1,7 @@
-"""What huge pages save a step on a CPU: `python -m tests.bench.bench_heap`.
+"""CPU time that huge pages save per step: `python -m tests.bench.bench_heap`.
 
-The steps of `bench_trl` (vtune's side) in processes of their own, alternately: with malloc as it is, with the
-heap that loading a model makes, and with that heap in huge pages. CPU seconds.
+The steps of `bench_trl` (vtune's side) in separate processes, alternating: with stock malloc, with the heap
+that loading a model sets up, and with that heap in huge pages. CPU seconds.
 """
 
 import json
@@ -17,11 +17,11 @@ from tests.bench.bench_trl import WARM_UP, steps_of_vtune
 TURNS = 3
 STOCK = "stock malloc"
 WAYS = {STOCK: "0", "own heap": "0", "huge pages": "1"}
-"""What `THP_MEM_ALLOC_ENABLE` is in each."""
+"""Variant -> value of `THP_MEM_ALLOC_ENABLE`."""
 
 
 def child(way: str, model: Path) -> list[float]:
-    """CPU seconds of the steps after the first ones, which fault the memory in."""
+    """CPU seconds of the steps, without the first ones, which fault the memory in."""
     if way == STOCK:
         from vtune.models import heap
 

@@ -1,11 +1,11 @@
-"""200 clients of one reward service for 30 seconds, half of them hostile: do the honest ones notice?
+"""200 clients of one reward service for 30 seconds, half of them hostile: are the honest ones slowed down?
 
 python -m tests.bench.bench_hostile_clients [--seconds 30]
 
 Each client asks, waits for the answer, pauses for half a second on average, and asks again. The hostile half
 sends towers of powers, huge factorials, expressions that no rule refuses but that take seconds, 62 MB of
-`[[],[],…`, deep JSON, garbage, halves of requests, and silence. Honest clients have a process of their own,
-and so have hostile ones; they are measured alone first, then together, in one run.
+`[[],[],…`, deep JSON, garbage, half requests, and silence. Honest clients run in one process and hostile ones
+in another; honest clients are measured alone first, then together with the hostile ones, in one run.
 """
 
 import argparse
@@ -63,7 +63,7 @@ SLOW = (
 
 @dataclass
 class Found:
-    """What honest clients saw."""
+    """What the honest clients measured."""
 
     took: list[float]
     wrong: int = 0
@@ -82,7 +82,7 @@ class Found:
 
 
 def honest_pairs() -> list[Pair]:
-    """Replies to every verifier, and every fourth to a maths question that has to be parsed."""
+    """Replies for every verifier; every fourth is to a maths question that has to be parsed."""
     pairs = []
     for number, pair in enumerate(mixed(400)):
         if number % 4 == 0:
@@ -102,7 +102,7 @@ def body_of(pair: Pair) -> bytes:
 
 
 async def honest(url: str, seconds: float, asked: Sequence[tuple[bytes, float | None]]) -> Found:
-    """Ask until the time is over; what takes longer than `PATIENCE` is lost."""
+    """Send requests until the time is over; a request that takes longer than `PATIENCE` counts as lost."""
     found, http, ends = Found([]), Connections({}), time.monotonic() + seconds
     left = itertools.cycle(asked)
 
@@ -128,7 +128,7 @@ async def honest(url: str, seconds: float, asked: Sequence[tuple[bytes, float | 
 
 
 def body_against(kind: str, rng: random.Random) -> bytes:
-    """What a hostile client of a kind sends."""
+    """The request body of one kind of hostile client."""
     if kind in ("tower", "slow"):
         text = rng.choice(TOWERS if kind == "tower" else SLOW)
         question = sample("math", "7")
@@ -152,7 +152,7 @@ def body_against(kind: str, rng: random.Random) -> bytes:
 
 
 async def hostile(url: str, ends: float) -> Counter[str]:
-    """Send what hostile clients send; the answers' statuses by kind."""
+    """Send hostile requests; return the statuses of the answers by kind."""
     said: Counter[str] = Counter()
     place = urlsplit(url)
 
@@ -196,7 +196,7 @@ def main() -> None:
     rights = [done.reward.total if done.reward is not None else None for done in expected(pairs)]
     asked = [(body_of(pair), right) for pair, right in zip(pairs, rights, strict=True)]
     with serving("--workers", "2") as one:
-        asyncio.run(honest(one.url, 10, asked))  # every worker has parsed something
+        asyncio.run(honest(one.url, 10, asked))  # warm-up: every worker parses something
         print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
         alone = asyncio.run(honest(one.url, seconds / 2, asked))
         print(alone.told(f"{HONEST} honest clients alone"), flush=True)
@@ -204,7 +204,7 @@ def main() -> None:
         context = multiprocessing.get_context("spawn")
         process = context.Process(target=attack, args=(one.url, time.time() + seconds + 3, theirs))
         process.start()
-        time.sleep(3)  # it loads
+        time.sleep(3)  # wait until the hostile load is on
         both = asyncio.run(honest(one.url, seconds, asked))
         said = ours.recv()
         process.join()

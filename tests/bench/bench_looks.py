@@ -1,9 +1,9 @@
-"""What it costs to hold a claim on a 4K picture against the pixels.
+"""The cost of verifying a claimed look at a 4K picture against the pixels.
 
     python -m tests.bench.bench_looks
 
-Not a test: numbers to read, in milliseconds of processor time, both pictures decoded. Regions of several
-sizes, each returned in several ways; the slowest are pictures of nothing, on which all comparisons are tried.
+Not a test: it prints milliseconds of CPU time, with both pictures already decoded. Regions of several sizes,
+each returned in several ways; blank pictures are the slowest, as every comparison is tried on them.
 """
 
 import json
@@ -21,9 +21,9 @@ from vtune.looks.verify import check
 from vtune.looks.view import View, shrunk
 
 SIDES, PLACES = (100, 200, 500, 1500), 8
-"""Pixels per side of the regions; regions of each size."""
+"""Pixels per side of the regions; number of regions per size."""
 FACTOR = 28
-"""The policy sees sides that are multiples of it, as Qwen2.5-VL does."""
+"""The sides of the pictures that the policy sees are multiples of this, as for Qwen2.5-VL."""
 
 
 def grey(pixels: Pixels) -> Pixels:
@@ -46,7 +46,7 @@ WAYS: dict[str, Callable[[Pixels], Pixels]] = {
 
 
 def main() -> None:
-    """Print the median and the largest of each way and size."""
+    """Print the median and the maximum for each way and size."""
     cv2.setNumThreads(1)
     source = scene(3840, 2160)
     chance = np.random.default_rng(0)
@@ -60,7 +60,7 @@ def main() -> None:
                 size = (pixels.shape[1], pixels.shape[0])
                 seen = tuple(max(1, round(length / FACTOR)) * FACTOR for length in size)
                 began = time.process_time()
-                # As `vtune.looks.pictures.viewed` does, once for all claims of a picture.
+                # As in `vtune.looks.pictures.viewed`, once for all claims about a picture.
                 view = View(pixels, seen, shrunk(pixels, seen))
                 check(source, view, onto(box, size), box)
                 taken = 1000 * (time.process_time() - began)

@@ -1,13 +1,13 @@
-"""How far plans can be trusted: memory against a CUDA device that computes nothing, seconds against others.
+"""How far plans can be trusted: memory against a fake CUDA device, seconds against published steps.
 
-Memory: four models on three machines, each trained by the recipe `codev` with the changes that its plan
-proposes and that leave the learning as it is. Measured are weights, optimiser and the peak of a micro-batch
-with all layers (what the device is: `tests/cuda`), divided among GPUs as the ZeRO stage says; DeepSpeed's
-buffers are its settings, and vLLM beside the trainer is left out on both sides.
+Memory: four models on three machines, each trained with the recipe `codev` and those changes proposed by its
+plan that do not affect learning. Measured are weights, optimiser and the peak of a micro-batch with all
+layers (the device is in `tests/cuda`), divided among GPUs according to the ZeRO stage; DeepSpeed's buffers
+are taken from its settings, and vLLM on the trainer's GPUs is left out on both sides.
 
 Seconds: published steps, with their conversations as far as published. The plan leaves out tools, judges,
 waiting for the longest conversation, hand-over of weights, checkpoints and evaluations; EasyR1 also scores
-all tokens under the old weights in a pass of its own. So the plan should say less.
+all tokens under the old weights in a separate pass. So the plan should come out lower.
 """
 
 import re
@@ -34,7 +34,7 @@ from vtune.update import memory, rates
 
 MODELS = ("Qwen2.5-VL-3B", "Qwen2.5-VL-7B", "Qwen3-VL-8B", "Qwen2.5-VL-32B")
 MACHINES = ((4, 80, 2), (8, 80, 2), (8, 141, 4))
-"""GPUs, GB of each, and prompts in a micro-batch: 32 k tokens, or 64 k."""
+"""GPUs, GB per GPU, and prompts per micro-batch (32 k or 64 k tokens)."""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_memory_of_a_model_on_each_machine(name: str, library: Path) -> None:
 
 
 def fitting(name: str, machine: Machine) -> RLRecipe:
-    """The recipe `codev` with what its plan proposes; rollouts by servers elsewhere."""
+    """The recipe `codev` with the changes that its plan proposes; rollouts run on servers elsewhere."""
     recipe = load_recipe(find("codev", "recipes.rl"), RLRecipe)
     values = recipe.model_dump(mode="json")
     values["rollout"]["servers"] = ["http://localhost:8000"]
@@ -89,14 +89,14 @@ def fitting(name: str, machine: Machine) -> RLRecipe:
 
 
 def of_plan(name: str, load: memory.Load) -> float:
-    """Bytes of the fuller phase of training, as planned."""
+    """Planned bytes of the training phase that needs more memory."""
     shape = shape_of(known_shapes()[name])
     stays = sum(memory.resident(shape, load).values()) + sum(memory.gradients(shape, load).values())
     return stays + max(sum(part(shape, load).values()) for part in (memory.backward, memory.stepping))
 
 
 def of_device(name: str, load: memory.Load, one: Mapping[str, Any]) -> float:
-    """The same of what was measured."""
+    """Measured bytes of the same phase."""
     weights = one["weights"]
     if load.zero_stage == 3:
         weights = 0 if "params" in load.offload else weights / load.gpus
@@ -111,7 +111,7 @@ def of_device(name: str, load: memory.Load, one: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A step that somebody else has timed."""
+    """A step with a published duration."""
 
     source: str
     model: str
@@ -121,17 +121,17 @@ class Published:
     group: int
     kl: float
     tokens: int | None = None
-    """Of a conversation: tokens a second of all GPUs, times seconds, by conversations; None: as assumed."""
+    """Per conversation: tokens per second of all GPUs x seconds / conversations; None: as assumed."""
     together: int = 1
-    """GPUs that share a vLLM."""
+    """GPUs per vLLM instance."""
     mfu: float | None = None
-    """Of the update, as they report it: 6 operations per parameter and token, so three passes."""
+    """Published MFU of the update, at 6 operations per parameter and token, i.e. three passes."""
 
 
 EASY = {"gigabytes": 80, "prompts": 512, "group": 5, "kl": 0.01}
 """EasyR1's examples/config.yaml; 8 H100."""
 VLLM_SHARE = 0.6
-"""Of a GPU's memory, in the same file."""
+"""Share of a GPU's memory, from the same file."""
 PUBLISHED = (
     Published(
         source="EasyR1, geo3k", model="Qwen2.5-VL-3B", seconds=120, tokens=675, together=2, mfu=0.081, **EASY
@@ -160,9 +160,9 @@ PUBLISHED = (
     Published(source="CodeV", model="Qwen2.5-VL-7B", gigabytes=141, seconds=648, prompts=0, group=0, kl=0.0),
 )
 TEXT = 90
-"""Assumed tokens of text of a question of geo3k. Ours."""
+"""Assumed text tokens per geo3k question. Ours."""
 LEAST_PIXELS = 262_144
-"""EasyR1's; the pictures of geo3k are smaller."""
+"""EasyR1's minimum; the pictures of geo3k are smaller."""
 
 
 @pytest.mark.parametrize("one", PUBLISHED, ids=lambda one: re.sub(r"\W+", "-", f"{one.source} {one.model}"))
@@ -185,7 +185,7 @@ def test_seconds_of_a_published_step(one: Published) -> None:
     step = found["step"]
     theirs = "–"
     if one.mfu is not None:
-        # Four passes with what is computed again, and the reference's.
+        # Four passes including recomputation, plus the reference model's.
         passes = 4 + (one.kl > 0)
         theirs = f"{step['seconds, update'] * 3 / passes * rates.TRAIN_SHARE / one.mfu:.0f}"
     print(

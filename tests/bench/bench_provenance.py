@@ -1,12 +1,12 @@
-"""How well the sandbox knows what a returned picture shows: precision and recall over many ways of cropping.
+"""How well the sandbox tracks what a returned picture shows: precision and recall over many ways of cropping.
 
 python tests/bench/bench_provenance.py                     # every way, 4 boxes on each of 6 pictures
 python tests/bench/bench_provenance.py --photos ../shared/data/coco-mini/images --boxes 2
 python tests/bench/bench_provenance.py --only lost --worst 20
 python tests/bench/bench_provenance.py --costs             # what following regions costs honest code
 
-Not a test: numbers to read. Recall: of the regions that returned pictures show, the share that is reported
-with an IoU of at least 0.9. Precision: of the reported ones, the share that is shown.
+Not a test: it prints numbers. Recall: the share of regions shown by returned pictures that is reported with
+an IoU of at least 0.9. Precision: the share of reported regions that is really shown.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def photographs(folder: Path) -> Iterator[tuple[str, PIL.Image.Image]]:
 
 
 def boxes(size: tuple[int, int], count: int, seed: int) -> list[tuple[int, int, int, int]]:
-    """Random boxes: from 40 pixels to half of the picture, a few pixels off its edges."""
+    """Random boxes, from 40 pixels to half of the picture, a few pixels away from its edges."""
     random = np.random.default_rng(seed)
     found = []
     for _ in range(count):
@@ -111,7 +111,7 @@ async def measure(
 
 
 async def costs() -> dict[str, float]:
-    """Microseconds of common operations inside a session, as a ratio to take against an unhooked process."""
+    """Microseconds of common operations inside a session, to compare with an unhooked process."""
     random = np.random.default_rng(0)
     pixels = cv2.resize(random.integers(0, 256, (216, 384, 3), dtype=np.uint8), (3840, 2160))
     file = io.BytesIO()

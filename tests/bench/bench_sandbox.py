@@ -1,10 +1,10 @@
-"""What the sandbox costs: against fresh interpreters, at the start, in a crowd, idle, and when time is up.
+"""The cost of the sandbox: against fresh interpreters, at start, with many sessions, idle, and at limits.
 
 python tests/bench/bench_sandbox.py                   # everything, three to four minutes
 python tests/bench/bench_sandbox.py calls starts      # some parts
 python tests/bench/bench_sandbox.py --json
 
-Not a test: numbers to read. Those that are compared come from the same run, in turn, so that a busy machine
+Not a test: it prints numbers. Compared numbers come from the same run and alternate, so that a busy machine
 slows both sides.
 """
 
@@ -37,12 +37,12 @@ CALLS = {
     "crop and save as jpg, 4K": (CROP.format("jpg"), OPEN + CROP.format("jpg")),
     "crop and save as png, 4K": (CROP.format("png"), OPEN + CROP.format("png")),
 }
-"""By name: what a session runs, and what a fresh interpreter runs after its imports."""
+"""Name -> what a session runs, and what a fresh interpreter runs after its imports."""
 ROUNDS, FRESH_CALLS, OURS_SECONDS = 3, 4, 1.0
-"""The two sides take turns; of each round one rate, of the rounds the median."""
+"""The two sides alternate; each round gives one rate, and the median over rounds is reported."""
 STARTS, STARTS_4K, COLD_STARTS = 150, 80, 3
 REFILL_SECONDS = 0.06
-"""Pause in which the pool gets its next session: a fork and its confinement take about 10 ms."""
+"""A pause for the pool to prepare its next session; forking and confining it takes about 10 ms."""
 CROWDS = (1, 16, 64, 256)
 CROWD_SECONDS = 3.0
 IDLE_SESSIONS = 256
@@ -69,12 +69,12 @@ Part = Callable[[], Awaitable[list[Row]]]
 
 
 async def calls() -> list[Row]:
-    """Calls of one session against fresh interpreters that load the libraries for each call."""
+    """Calls in one session against fresh interpreters that import the libraries for each call."""
     image = photograph()
     ours: dict[str, list[float]] = {name: [] for name in CALLS}
     fresh: dict[str, list[float]] = {name: [] for name in CALLS}
     async with Sandbox() as sandbox, await sandbox.open([image], seed=0) as session:
-        await answer(session, CROP.format("jpg"))  # decodes the picture
+        await answer(session, CROP.format("jpg"))  # warm-up: decodes the picture
         for number in range(ROUNDS):
             say(f"calls: round {number + 1} of {ROUNDS}")
             for name, (code, alone) in CALLS.items():
@@ -92,7 +92,7 @@ async def calls() -> list[Row]:
 
 
 async def starts() -> list[Row]:
-    """How long it takes to open a session, with the warm pool full and from nothing."""
+    """Time to open a session, with a full warm pool and from a cold start."""
     rows = []
     async with Sandbox() as sandbox:
         for name, images, count in (("no picture", [], STARTS), ("a 4K picture", [photograph()], STARTS_4K)):
@@ -117,7 +117,7 @@ async def starts() -> list[Row]:
 
 
 async def crowds() -> list[Row]:
-    """Calls a second of many sessions at once."""
+    """Calls per second over many concurrent sessions."""
     rows = []
     image = photograph(width=640, height=480)
     async with Sandbox() as sandbox:
@@ -143,7 +143,7 @@ async def crowds() -> list[Row]:
 
 
 async def idle() -> list[Row]:
-    """Memory of live sessions that do nothing, and what is left of them."""
+    """Memory of idle sessions, and what remains after they are closed."""
     image = photograph(width=640, height=480)
     with own_folder() as folder:
         async with Sandbox(Limits(sessions=IDLE_SESSIONS)) as sandbox:
@@ -175,7 +175,7 @@ async def idle() -> list[Row]:
 
 
 async def limits() -> list[Row]:
-    """How far calls run over their limits."""
+    """How far calls overrun their limits."""
     rows = []
     hard = SHORT.seconds + SHORT.grace
     async with Sandbox(SHORT) as sandbox, await sandbox.open([], seed=0) as session:
@@ -207,7 +207,7 @@ PARTS: dict[str, Part] = {
 
 
 def photograph(*, width: int = 3840, height: int = 2160) -> bytes:
-    """A picture with texture, as JPEG."""
+    """A textured picture, as JPEG."""
     noise = np.random.default_rng(0).integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
     file = io.BytesIO()
     PIL.Image.fromarray(cv2.resize(noise, (width, height), interpolation=cv2.INTER_CUBIC)).save(file, "JPEG")
@@ -215,23 +215,23 @@ def photograph(*, width: int = 3840, height: int = 2160) -> bytes:
 
 
 async def answer(session: Session, code: str) -> None:
-    """Run code that must work: a failed call would be a fast one."""
+    """Run code that must succeed: a failed call would look fast."""
     run = await session.run(code)
     assert run.status == "ok", run
 
 
 async def ended(session: Session, code: str, status: str) -> float:
-    """Seconds of a call that must end in a certain way, in a process that waits for it."""
+    """Seconds that a call takes which must end with a certain status."""
     await answer(session, "pass")
     began = time.perf_counter()
-    run = await session.run(code, raw=True)  # as it is: the scan would stop some
+    run = await session.run(code, raw=True)  # unscanned: the scan would block some
     took = time.perf_counter() - began
     assert run.status == status, run
     return took
 
 
 async def rate(session: Session, code: str) -> float:
-    """Calls a second, one after the other."""
+    """Calls per second, one after the other."""
     count, began = 0, time.perf_counter()
     while time.perf_counter() - began < OURS_SECONDS:
         await answer(session, code)
@@ -240,7 +240,7 @@ async def rate(session: Session, code: str) -> float:
 
 
 async def keep_calling(session: Session, code: str, times: list[float]) -> None:
-    """One call after the other; adds the seconds of each to `times`."""
+    """Make one call after the other and add the seconds of each to `times`."""
     ends = time.perf_counter() + CROWD_SECONDS
     while (began := time.perf_counter()) < ends:
         await answer(session, code)
@@ -248,7 +248,7 @@ async def keep_calling(session: Session, code: str, times: list[float]) -> None:
 
 
 def fresh_rate(code: str, image: bytes) -> float:
-    """Calls a second when each is a new interpreter that imports the libraries."""
+    """Calls per second if each starts a new interpreter that imports the libraries."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "image_0.jpg").write_bytes(image)
         command = [sys.executable, "-c", LOAD + code]
@@ -268,11 +268,11 @@ def spread(part: str, what: str, seconds: list[float]) -> list[Row]:
 
 @contextmanager
 def own_folder() -> Iterator[Path]:
-    """A folder of our own for temporary files, so that the sandbox's processes and files can be told."""
+    """A separate folder for temporary files, so that the sandbox's processes and files can be identified."""
     kept = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="vtune-bench-") as name:
         folder = Path(name).resolve()
-        # Sessions with users of their own pass through it.
+        # Sessions that run as other users must be able to pass through it.
         folder.chmod(0o711)
         tempfile.tempdir = str(folder)
         try:
@@ -282,7 +282,7 @@ def own_folder() -> Iterator[Path]:
 
 
 def processes(folder: Path) -> list[int]:
-    """Those of a sandbox below `folder`: all have its name on their command line."""
+    """Processes of the sandbox below `folder`: all have its name in their command line."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -295,18 +295,18 @@ def processes(folder: Path) -> list[int]:
 
 
 def pss(pid: int) -> int:
-    """Memory of a process in bytes, pages shared with others in equal parts."""
+    """Proportional set size of a process in bytes: shared pages are divided among the processes."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
 
 
 def say(text: str) -> None:
-    """Progress, where the numbers are not."""
+    """Print progress to stderr; the numbers go to stdout."""
     print(text, file=sys.stderr, flush=True)
 
 
 def table(rows: list[Row]) -> str:
-    """One line a number."""
+    """One line per number."""
     width = max(len(row.what) for row in rows)
     lines = []
     for before, row in zip([None, *rows[:-1]], rows, strict=True):
@@ -319,7 +319,7 @@ def table(rows: list[Row]) -> str:
 
 
 async def machine() -> dict[str, Any]:
-    """Where the numbers come from."""
+    """A description of the machine."""
     async with Sandbox(warm=0) as sandbox:
         info = sandbox.info()
     return {

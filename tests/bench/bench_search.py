@@ -1,4 +1,4 @@
-"""A million passages: time and memory of building an index, queries a second, agreement with exact BM25.
+"""A million passages: build time and memory of an index, queries per second, agreement with exact BM25.
 
 python -m pytest tests/bench/bench_search.py -s -o python_files='bench_*.py'
 """
@@ -58,7 +58,7 @@ def test_a_million_passages(tmp_path: Path) -> None:
         began, wall = time.process_time(), time.monotonic()
         index.find(query, 3)
         took.append((time.process_time() - began, time.monotonic() - wall))
-    cpu, wall = np.array(took[QUERIES // 10 :]).T  # without those that read the files
+    cpu, wall = np.array(took[QUERIES // 10 :]).T  # without the first, which read the files from disk
     print(
         f"{1 / cpu.mean():.0f} queries a second of CPU, {1 / wall.mean():.0f} of the clock; "
         f"median {np.median(cpu) * 1e3:.1f} ms, 95 % within {np.quantile(cpu, 0.95) * 1e3:.1f} ms of CPU"
@@ -68,19 +68,19 @@ def test_a_million_passages(tmp_path: Path) -> None:
 
 
 def agreement(index: PassageIndex, corpus: Corpus, asked: list[str]) -> float:
-    """Share of queries whose first passage is one that an exact BM25 ranks first."""
+    """Share of queries whose top passage is also ranked first by exact BM25."""
     return float(
         np.mean([_agrees(index.rank(query, 1)[0][0], exact_scores(corpus, query)) for query in asked])
     )
 
 
 def _agrees(first: int, scores: NDArray[np.float64]) -> bool:
-    # Passages of equal score may be told apart by the last bit of a float64.
+    # Passages with equal scores may differ in the last bit of a float64.
     return bool(scores[first] >= scores.max() * (1 - 1e-12))
 
 
 def _own_memory() -> float:
-    """MiB that belong to this process alone: mapped files are not among them."""
+    """MiB private to this process, without mapped files."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon"):
             return int(line.split()[1]) / 1024

@@ -37,7 +37,7 @@ class Run:
     scored: list[Trajectory]
     seconds: float
     took: list[float]
-    """Seconds of each request, sorted."""
+    """Seconds per request, sorted."""
 
     @property
     def rate(self) -> float:
@@ -50,13 +50,15 @@ class Run:
 
 
 def mixed(count: int) -> list[Pair]:
-    """Right and wrong replies to every verifier, and now and then calls with pictures; no two are alike."""
+    """Right and wrong replies for every verifier, some with calls and pictures; no two are the same."""
     pairs = []
     names = sorted(CASES)
     for number in range(count):
         name = names[number % len(names)]
         case = CASES[name]
-        right = number // len(names) % 2 or name == "judge"  # without a judge, only the truth itself is clear
+        right = (
+            number // len(names) % 2 or name == "judge"
+        )  # without a judge, only the exact truth is certain
         question, done = sample_of(name), looks(reply=wrap(case.gold if right else case.wrong))
         if name == "math":
             answer = number if number % 4 < 2 else number + 1
@@ -77,7 +79,7 @@ def expected(pairs: Sequence[Pair]) -> list[Trajectory]:
     async def story() -> list[Trajectory]:
         async with Scorer(RECIPE) as scorer:
             found = await scorer.score([one for one, _ in pairs], [done for _, done in pairs])
-            return [replace(one, needs_look=None) for one in found]  # no service says it, the run knows
+            return [replace(one, needs_look=None) for one in found]  # set by the run, not by a service
 
     return asyncio.run(story())
 
@@ -90,15 +92,15 @@ async def storm(
     apart: bool = False,
     midway: Callable[[], None] = lambda: None,
 ) -> Run:
-    """Have clients score everything, each one request after another; do something when half is done.
+    """Score everything with many clients, each sending one request after another; run `midway` at half time.
 
     Args:
-        urls: Of the services.
+        urls: The URLs of the services.
         pairs: What to score.
-        clients: That ask at the same time.
-        apart: Each has connections of its own, as in a process of its own; else they share them, as the
-            trajectories of a training process do.
-        midway: Done once.
+        clients: Number of concurrent clients.
+        apart: Whether each client has separate connections, as in a separate process; else they share
+            connections, as the trajectories of a training process do.
+        midway: Called once, when half of the requests are done.
     """
     service, settings = RewardService(urls=tuple(urls)), settings_of(RECIPE)
     found: dict[int, Trajectory] = {}
@@ -137,7 +139,7 @@ def test_ten_thousand_requests_with_a_server_killed(apart: bool) -> None:
         urls = [first.url, second.url]
         warm(urls)
         gc.collect()
-        gc.freeze()  # the samples, and what they should score, are the benchmark's: no collection looks there
+        gc.freeze()  # keep the benchmark's samples and expected scores out of garbage collection
         alone = asyncio.run(storm(urls, pairs[:ONE_BY_ONE], clients=1))
         whole = asyncio.run(storm(urls, pairs, clients=CLIENTS, apart=apart, midway=first.process.kill))
     who = f"{CLIENTS} clients that share {'nothing' if apart else 'connections'}, one of two servers killed"
@@ -145,6 +147,6 @@ def test_ten_thousand_requests_with_a_server_killed(apart: bool) -> None:
     print(f"ratio {whole.rate / alone.rate:.1f}")
     assert alone.scored == right[:ONE_BY_ONE]
     assert whole.scored == right
-    # Apart, cores give a factor of two where there are two; the rest comes from waits that overlap, as far as
-    # nothing else runs on them.
+    # With separate connections, two cores give a factor of two; the rest comes from overlapping waits, if the
+    # machine is otherwise idle.
     assert whole.rate >= (2 if apart else 3) * alone.rate

@@ -1,7 +1,7 @@
-"""What a turn of another process costs in a tensor-parallel group.
+"""The cost of a turn that comes from another process of a tensor-parallel group.
 
-`python -m tests.bench.bench_tensor_parallel`: milliseconds of a processor per turn, both ends together, when
-groups of rollouts show a picture of 3 MP in each of their turns. Nothing is drawn.
+`python -m tests.bench.bench_tensor_parallel`: CPU milliseconds per turn, both ends together, for groups of
+rollouts with a picture of 3 MP in every turn. Nothing is generated.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ async def draw(turn: Turn, images: list[Image.Image]) -> Answer:
 
 
 async def spent(address: Path) -> float:
-    """Seconds of a processor for all turns."""
+    """CPU seconds for all turns."""
     pictures = [(SIZE, os.urandom(3 * SIZE[0] * SIZE[1])) for _ in range(PROMPTS)]
     server, client = TurnServer(address, draw), TurnClient(address)
     await server.open()

@@ -1,4 +1,4 @@
-"""How long a training forward and backward take: rows packed without padding against the same rows padded."""
+"""Time of a training forward and backward: rows packed without padding against the same rows padded."""
 
 import random
 import statistics
@@ -19,19 +19,19 @@ from vtune.update.forward import PolicyForward
 
 ROUNDS = 7
 LONGEST = 512
-"""Tokens of the longest row; the shortest has an eighth."""
+"""Tokens of the longest row; the shortest has an eighth of it."""
 PICTURE = picture(112, 112)
 
 
 def lengths(kind: str, count: int) -> list[int]:
-    """Lengths of rollouts between an eighth of LONGEST and LONGEST, both of which occur."""
+    """Rollout lengths from an eighth of LONGEST to LONGEST, both included."""
     rng = random.Random(0)
     shares = {"even": lambda: rng.uniform(1, 8) / 8, "skewed": lambda: 8 ** rng.random() / 8}[kind]
     return [LONGEST // 8, LONGEST, *(int(LONGEST * shares()) for _ in range(count - 2))]
 
 
 def rollouts(policy: Policy, kind: str, *, groups: int, size: int) -> list[Item]:
-    """Groups of rollouts of one prompt with one picture each."""
+    """Groups of rollouts; the rollouts of a group share one prompt with one picture."""
     rng, chat = random.Random(1), policy.chat
     shown = [policy.pictures.read(PICTURE)]
     sizes = lengths(kind, groups * size)
@@ -65,7 +65,7 @@ def padded(policy: Policy, items: list[Item]) -> torch.Tensor:
         use_cache=False,
     ).last_hidden_state[:, :-1][counted[:, 1:]]
     logprobs = policy_logprobs(policy.model.lm_head(hidden), policy.chat)
-    with torch.no_grad():  # as the packed forward does
+    with torch.no_grad():  # as in the packed forward
         assert torch.special.entr(logprobs.exp()).sum(-1).isfinite().all()
     return logprobs.gather(1, batch.input_ids[:, 1:][counted[:, 1:]][:, None])[:, 0]
 
@@ -84,7 +84,7 @@ def test_packed_against_padded(policy: Policy, kind: str, groups: int, size: int
     policy.model.set_attn_implementation("sdpa")
     items = rollouts(policy, kind, groups=groups, size=size)
     torch.testing.assert_close(packed(policy, items), padded(policy, items), rtol=0, atol=1e-5)
-    # Taken in turns, so that whatever else the machine does falls on both.
+    # Alternating, so that other load on the machine affects both.
     times = [(seconds(policy, packed, items), seconds(policy, padded, items)) for _ in range(ROUNDS)]
     ours, theirs = (statistics.median(column) for column in zip(*times, strict=True))
     share = statistics.median(one / other for one, other in times)

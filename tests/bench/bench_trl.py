@@ -1,10 +1,10 @@
-"""Samples a second of vtune's loop and of TRL's GRPOTrainer: `make bench-trl`.
+"""Samples per second of vtune's loop and of TRL's GRPOTrainer: `make bench-trl`.
 
-The same tiny model, 4 prompts with a picture, 8 rollouts each, 128 new tokens forced, no KL, one update a
-step, one thread, transformers draws the tokens on both sides. Each side runs in processes of its own, in
-turns; what counts is their CPU time, so that other work on the machine does not.
+The same tiny model, 4 prompts with a picture, 8 rollouts each, 128 new tokens forced, no KL, one update per
+step, one thread; transformers generates on both sides. The two sides run alternately in separate processes;
+CPU time is compared, so that other work on the machine does not count.
 
-TRL has a virtual environment of its own (see the Makefile); the project does not depend on it.
+TRL has a separate virtual environment (see the Makefile); the project does not depend on it.
 """
 
 import asyncio
@@ -43,24 +43,24 @@ def picture(number: int) -> Image.Image:
 
 @functools.cache
 def encoded(number: int) -> bytes:
-    """The picture as a file, which a step reads."""
+    """The picture as an encoded file, which a step reads."""
     out = io.BytesIO()
     picture(number).save(out, "PNG")
     return out.getvalue()
 
 
 def worth(text: str) -> float:
-    """A reward that differs within a group and costs nothing."""
+    """A cheap reward that differs within a group."""
     return sum(letter.isalpha() for letter in text) / 100
 
 
 def processor_of_trl(model: Path) -> Any:
-    """TRL's processor of the model."""
+    """TRL's processor for the model."""
     import transformers
     from transformers.processing_utils import ProcessorMixin
 
     class Processor(transformers.Qwen2_5_VLProcessor):
-        """Without the video part, which needs torchvision."""
+        """The processor without its video part, which needs torchvision."""
 
         @classmethod
         def get_attributes(cls) -> list[str]:
@@ -134,7 +134,7 @@ def steps_of_trl(model: Path) -> list[float]:
 
 
 def opened(model: Path) -> tuple["Policy", "Trainer", "TransformersEngine"]:
-    """The policy, what trains it and what draws with it."""
+    """The policy, its trainer and its engine."""
     from vtune.models.pictures import PixelBudget
     from vtune.models.policy import load_policy
     from vtune.rollout.transformers import TransformersEngine
@@ -149,7 +149,7 @@ def opened(model: Path) -> tuple["Policy", "Trainer", "TransformersEngine"]:
     budget = PixelBudget(min_pixels=3136, max_pixels=SIDE * SIDE)
     policy = load_policy(str(model), budget=budget, dtype="float32", device=ranks.device)
     chat = policy.chat
-    # The end of a turn is not drawn: that forces the length.
+    # Banning the end-of-turn token forces the length.
     chat.banned_ids = (*chat.banned_ids, chat.end_id)
     update = Update(
         learning_rate=RATE, schedule="constant", warmup_steps=0, betas=(0.9, 0.999), weight_decay=0.0,
@@ -166,7 +166,7 @@ def opened(model: Path) -> tuple["Policy", "Trainer", "TransformersEngine"]:
 
 
 async def draw(engine: "TransformersEngine", requests: list["Request"]) -> list["Completion"]:
-    """What the engine draws for requests of one step, all at once."""
+    """Generate for all requests of one step at once."""
     for _ in requests:
         engine.join(0)
     drawn = await asyncio.gather(*(engine.generate(request) for request in requests))
@@ -176,7 +176,7 @@ async def draw(engine: "TransformersEngine", requests: list["Request"]) -> list[
 
 
 def asked(policy: "Policy", number: int) -> tuple[list["Request"], list[bytes]]:
-    """The requests of a step, and the picture of each."""
+    """The requests of a step, and the picture for each."""
     from vtune.rollout.engine import Request, Sampling
     from vtune.schema.message import Message
 
@@ -232,7 +232,7 @@ def steps_of_vtune(model: Path) -> list[float]:
         assert stats.mismatch < 1e-4
 
     for number in range(STEPS * PROMPTS):
-        encoded(number)  # as TRL's pictures are drawn before its first step
+        encoded(number)  # TRL's pictures are also created before its first step
     return [taken(step, number) for number in range(STEPS)]
 
 

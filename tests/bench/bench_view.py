@@ -1,4 +1,4 @@
-"""How fast a run of 100,000 trajectories opens, filters and sorts, and how much memory that takes."""
+"""Time and memory to open, filter and sort a run of 100,000 trajectories."""
 
 import json
 import os
@@ -42,7 +42,7 @@ QUERIES = (
 
 
 def generated(step: int) -> Iterator[Trajectory]:
-    """Conversations of some two calls and 2,000 characters, with three pictures each."""
+    """Conversations with about two calls, 2,000 characters and three pictures each."""
     draw = random.Random(step)
     noise = np.random.default_rng(step).integers(0, 255, (16, 16, 3), np.uint8)
     content = BytesIO()
@@ -156,6 +156,6 @@ def test_the_viewer_itself(run: Path) -> None:
 
 
 def cpu_of(process: int) -> float:
-    """Seconds of CPU that a process has used."""
+    """CPU seconds that a process has used."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

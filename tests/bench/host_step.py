@@ -1,16 +1,16 @@
-"""Host time of one rank's step at 7B sizes, without the model: now, and of an earlier commit.
+"""Host time of one rank's step at 7B sizes, without the model: now, and at an earlier commit.
 
     OMP_NUM_THREADS=1 python -m tests.bench.host_step --before COMMIT [--prompts 32]
 
-A step of `vtune rl`: 8 conversations of some 6,000 tokens about each picture of 3 megapixels, each with a
-crop of its own of 0.8 that real sandboxes make, scored by boxes, packed in rows of 32 k tokens, written to
-disk. The engine says its turns after a while that its key draws, having put the pictures together as a vLLM
-gets them; forward and backward are left out. Seconds are those of a processor, over all processes of the run,
-so that other work on the machine counts little. Both sides run one after the other in this session.
+A step of `vtune rl`: 8 conversations of about 6,000 tokens per picture of 3 megapixels, each with a different
+crop of 0.8 made by real sandboxes, scored by boxes, packed in rows of 32 k tokens, written to disk. The
+engine returns each turn after a random delay seeded by its key, after preparing the pictures as for vLLM;
+forward and backward are left out. Seconds are CPU time over all processes of the run, so that other work on
+the machine counts little. Both sides run one after the other in this session.
 
-Of the event loop, while rollouts are drawn and scored: the longest time in which no other task got a turn, by
-the clock, without what its thread waited for a core, and in seconds of a processor. Below it stands where the
-loop was in the blocks over 50 ms.
+For the event loop during rollouts and scoring, it reports the longest time in which no other task got a turn:
+by the clock, the same without waiting for a core, and in CPU seconds. Below that it lists where the loop was
+in blocks over 50 ms.
 """
 
 import argparse
@@ -36,9 +36,9 @@ from typing import Any
 GROUP, WIDTH, HEIGHT, CROP = 8, 2000, 1500, (1000, 800)
 TURN_TOKENS = 500
 DRAWS = (2.0, 10.0)
-"""Seconds that a turn takes to draw, from and to."""
+"""Minimum and maximum seconds to generate a turn."""
 BEAT, BAR = 0.002, 0.05
-"""Seconds between two looks at whether the event loop still turns, and the most that a block may take."""
+"""Seconds between checks of the event loop, and the threshold above which a block is reported."""
 RECIPE = {
     "steps": 1, "group_size": GROUP, "images.max_pixels": 3_211_264, "rollout.max_new_tokens": 1000,
     "rollout.max_tokens": 28_672, "rollout.max_batch": 256, "sandbox.memory_mb": 2048, "sandbox.seconds": 120,
@@ -58,7 +58,7 @@ def photo(seed: int) -> bytes:
 
 
 def spoken(chat: Any, key: tuple[int, ...]) -> str:
-    """A turn: it looks where the key says, then it answers."""
+    """A turn: the first looks at a place chosen by the key, the next answers."""
     thought = "<think>The sign stands left of the tree. "
     said = " I look once more, and count."
     thought += said * (TURN_TOKENS // len(chat.words(said)))
@@ -71,7 +71,7 @@ def spoken(chat: Any, key: tuple[int, ...]) -> str:
 
 
 def without_model() -> None:
-    """Let turns be said and forwards be nothing; the rest of a run is as it is."""
+    """Replace generation by fixed turns and forward passes by nothing; the rest of the run is real."""
     import torch
 
     from vtune.rollout.engine import Completion, Request
@@ -113,17 +113,17 @@ def without_model() -> None:
 
 @dataclass
 class Blocks:
-    """How long the event loop gave no other task a turn."""
+    """How long the event loop was blocked."""
 
     clock: list[float] = field(default_factory=list)
     running: list[float] = field(default_factory=list)
-    """By the clock, without the time in which its thread waited for a core."""
+    """Wall-clock seconds, without those for which the thread waited for a core."""
     processor: list[float] = field(default_factory=list)
     where: Counter[str] = field(default_factory=Counter)
-    """Looks, every 2 ms, at where the loop was within blocks above the bar."""
+    """Samples, every 2 ms, of where the loop was during blocks above the threshold."""
 
     async def beat(self) -> None:
-        """Until it is cancelled."""
+        """Measure until cancelled."""
         line = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
         sampler = Sampler(threading.get_ident())
 
@@ -137,7 +137,7 @@ class Blocks:
                 await asyncio.sleep(BEAT)
                 clock, processor, waited = (b - a for a, b in zip(before, now(), strict=True))
                 self.clock.append(clock - BEAT)
-                # It may have waited for a core before the beat was due.
+                # The thread may have waited for a core before the beat was due.
                 self.running.append(max(0.0, clock - BEAT - waited))
                 self.processor.append(processor)
                 if self.running[-1] > BAR:
@@ -145,7 +145,7 @@ class Blocks:
 
 
 class Sampler:
-    """Looks again and again at where a thread is."""
+    """Samples where a thread is."""
 
     def __init__(self, thread: int) -> None:
         self._thread = thread
@@ -153,7 +153,7 @@ class Sampler:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """From here to the end of the block."""
+        """Sample until the end of the block."""
         done = threading.Event()
         looker = threading.Thread(target=self._look, args=(done,))
         looker.start()
@@ -171,7 +171,7 @@ class Sampler:
 
 
 def spent() -> float:
-    """Seconds of a processor of this process and its descendants, those that have ended included."""
+    """CPU seconds of this process and its descendants, including those that have ended."""
     ticks, children = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -190,7 +190,7 @@ def spent() -> float:
 
 
 def one_step(recipe: Path, folder: Path) -> dict[str, Any]:
-    """Run a step of a checkout, and what it took."""
+    """Run one step of a checkout and return its measurements."""
     from vtune.config import load_recipe
 
     try:
@@ -204,7 +204,7 @@ def one_step(recipe: Path, folder: Path) -> dict[str, Any]:
     whole = draw.Drawing.__call__
 
     async def timed(self: Any, step: int, numbers: range) -> Any:
-        await whole(self, step, numbers[:1])  # loads what is loaded at the first use
+        await whole(self, step, numbers[:1])  # warm-up for lazy imports
         told["began"], told["cpu"], own = time.monotonic(), spent(), time.process_time()
         blocks = Blocks()
         beating = asyncio.create_task(blocks.beat())

@@ -1,9 +1,9 @@
-"""Of regions of photographs that are returned in honest and in hostile ways, how many looks are verified.
+"""How many looks at photographs are verified if regions are returned in honest and in hostile ways.
 
     python -m tests.bench.photo_looks ../shared/data/coco-mini
 
-Not a test: numbers to read. One annotated box of each photograph that has one of 0.4 to 6 % of its area and
-24 pixels a side, cropped with 15 % around it; crops of other places are resized to the same shape.
+Not a test: it prints numbers. One annotated box per photograph that has one of 0.4 to 6 % of its area and at
+least 24 pixels per side, cropped with a margin of 15 %; crops of other places are resized to the same shape.
 """
 
 import argparse
@@ -21,9 +21,9 @@ from vtune.looks.verify import check
 from vtune.looks.view import View
 
 SIDE = 300
-"""Of what is returned, in pixels."""
+"""Side of the returned picture, in pixels."""
 Way = Callable[[list[Pixels]], Pixels]
-"""Of the crop, the whole photograph and its corners, all of one size, what is returned."""
+"""Makes the returned picture from the crop, the whole photograph and its corners, all of one size."""
 
 
 def grey(picture: Pixels) -> Pixels:
@@ -31,24 +31,24 @@ def grey(picture: Pixels) -> Pixels:
 
 
 def merged(*places: int) -> Way:
-    """The brightness of a place in each channel; -1: noise."""
+    """Each channel holds the brightness of one of the pictures; -1 means noise."""
     noise = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE), np.uint8)
     return lambda of: np.dstack([noise if place < 0 else grey(of[place]) for place in places])
 
 
 def mean(count: int) -> Way:
-    """Of the crop and corners."""
+    """The mean of the crop and corners."""
     return lambda of: np.mean([of[0], *of[2 : count + 1]], axis=0).astype(np.uint8)
 
 
 def mixed(pixels: int, *, rows: bool) -> Way:
-    """The crop and a corner in turn: columns, or the fields of a checkerboard."""
+    """Alternate the crop and a corner, in columns or as a checkerboard."""
     y, x = np.indices((SIDE, SIDE)) // pixels
     return lambda of: np.where(((x + rows * y) % 2)[..., None] == 1, of[0], of[2]).astype(np.uint8)
 
 
 def covered(share: float, *places: float) -> Way:
-    """Grey squares of a share of the side, one with its corner at each of `places` across and down."""
+    """Cover the crop with grey squares, sized as a share of the side, with corners at `places` in x and y."""
 
     def way(of: list[Pixels]) -> Pixels:
         shown, side = of[0].copy(), round(share * SIDE)
@@ -61,7 +61,7 @@ def covered(share: float, *places: float) -> Way:
 
 
 def inpainted(share: float) -> Way:
-    """The centre, of a share of the side, painted over from around it."""
+    """Inpaint the centre, sized as a share of the side, from its surroundings."""
     mask, rim = np.zeros((SIDE, SIDE), np.uint8), round((1 - share) / 2 * SIDE)
     mask[rim:-rim, rim:-rim] = 255
     return lambda of: np.asarray(cv2.inpaint(of[0], mask, 5, cv2.INPAINT_TELEA), np.uint8)
@@ -72,7 +72,7 @@ def pixelated(cells: int) -> Way:
 
 
 def jet(picture: Pixels, clip: float) -> Pixels:
-    """False colours, of tiles that are equalized first."""
+    """False colours after equalizing tiles."""
     tiles = cv2.createCLAHE(clip, (8, 8)).apply(grey(picture))
     return np.asarray(cv2.applyColorMap(tiles, cv2.COLORMAP_JET)[..., ::-1], np.uint8)
 
@@ -103,7 +103,7 @@ WAYS: dict[str, Way] = {
 
 
 def main() -> None:
-    """Print how many looks of each way are verified."""
+    """Print how many looks are verified for each way."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     folder: Path = parser.parse_args().folder

@@ -1,4 +1,4 @@
-"""What a session of the sandbox costs in CPU and page faults, and a fork alone with what it has loaded.
+"""CPU time and page faults of a sandbox session, and of a bare fork after each import.
 
 OMP_NUM_THREADS=1 python -m tests.bench.session_cost
 """
@@ -15,19 +15,19 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 SESSIONS, FORKS, AT_ONCE = (80, 480), 200, 8
 CODE = 'image.crop((140, 140, 196, 196)).save("look.png")'
 CODES = {"contained code": CODE, "code that imports sys": f"import sys\n{CODE}"}
-"""In a process that is used again, and in one of each session's own."""
+"""Code that runs in a reused process, and code that needs a new process per session."""
 LIBRARIES = ("", "numpy", "PIL.Image", "cv2", "matplotlib.pyplot")
-"""Each loaded after those before it, in one process."""
+"""Imported one after the other in the same process."""
 
 
 def spent() -> tuple[float, int]:
-    """Seconds of CPU of this process and of what it has waited for, and their page faults."""
+    """CPU seconds and page faults of this process and of the children that it has waited for."""
     found = [getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in found), sum(one.ru_minflt for one in found)
 
 
 def spent_by_children(pid: int) -> tuple[float, int]:
-    """The same of the children of a process that live: nobody waits for them before they are killed."""
+    """The same for live children of a process, which nobody waits for before they are killed."""
     seconds, faults = 0.0, 0
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
@@ -37,7 +37,7 @@ def spent_by_children(pid: int) -> tuple[float, int]:
 
 
 def forks() -> None:
-    """Print what a fork and an end cost after each import, in a process of its own."""
+    """Print the cost of a fork and an exit after each import, in a separate process."""
     for library in LIBRARIES:
         before, _ = spent()
         if library:
@@ -64,7 +64,7 @@ def _fork() -> None:
 
 
 async def sessions(count: int, code: str) -> tuple[float, int]:
-    """Open, run code once and close; returns what the processes have spent that live at the end."""
+    """Open sessions, run code once and close them; return what the processes alive at the end have spent."""
     from PIL import Image
 
     from vtune.sandbox import Limits
@@ -92,7 +92,7 @@ def main() -> None:
     for name, code in CODES.items():
         totals = []
         for count in SESSIONS:
-            # Those children of the sandbox that have ended are counted when it has ended, too.
+            # The sandbox's ended children are counted once the sandbox has ended, too.
             before = spent()
             living = asyncio.run(sessions(count, code))
             totals.append([sum(both) - first for *both, first in zip(spent(), living, before, strict=True)])

@@ -1,11 +1,11 @@
-"""Kill processes of training runs at random moments, resume, and compare with the run nothing happened to.
+"""Kill processes of training runs at random moments, resume, and compare with an undisturbed run.
 
 python -m tests.bench.soak_kill --kills 20 --processes 2
 
-Every trial is a run of ten steps of its own. One of its processes is killed (SIGKILL): the command,
-its launcher, a watcher, a rank, or one of the sandbox. Where that ends the run, it is resumed. At the
-end its weights must be those of the unbroken run, bit by bit, its metrics one line a step and equal, and its
-trajectories the same tokens of the same samples, none twice and none left out.
+Every trial is a separate run of ten steps. One of its processes is killed (SIGKILL): the command, its
+launcher, a watcher, a rank, or a sandbox process. If that ends the run, it is resumed. At the end its weights
+must equal those of the undisturbed run bit for bit, its metrics must have one line per step and be equal, and
+its trajectories must hold the same tokens of the same samples, none twice and none missing.
 """
 
 import argparse
@@ -26,11 +26,11 @@ from vtune.schema.parquet import read_trajectories
 
 STEPS = 10
 START = 600.0
-"""Seconds that a run may take to come up on a busy machine."""
+"""Seconds that a run may take to start on a busy machine."""
 
 
 class Soak:
-    """A cold-started model, its puzzles, and the unbroken run, in a folder."""
+    """A cold-started model, its puzzles, and the undisturbed run, in a folder."""
 
     def __init__(self, root: Path, *, processes: int) -> None:
         self._root = root
@@ -50,7 +50,7 @@ class Soak:
         whole.expect(0, START)
 
     def trial(self, name: str, rng: random.Random, kind: str = "") -> str:
-        """One run, one kill, and a resume where it is needed; says who was killed, and what came of it."""
+        """One run, one kill, and a resume if needed; reports which process was killed and the outcome."""
         run = self._root / name
         started = self._start(run, name)
         step = rng.randrange(-1, STEPS - 1)
@@ -60,7 +60,7 @@ class Soak:
             eventually(lambda: steps_done(run) > step or started.process.poll() is not None, START)
             time.sleep(rng.uniform(0, self._step))
         there = started.kinds()
-        # First the kind, then which: there are many more sessions than launchers.
+        # Choose the kind first: there are many more sessions than launchers.
         kind = kind or rng.choice(sorted(set(there.values()) or {"command"}))
         victim = rng.choice(
             sorted(pid for pid, found in there.items() if found == kind) or [started.process.pid]
@@ -93,7 +93,7 @@ class Soak:
 
 
 def _told(run: Path) -> dict[tuple[int, str], dict[str, float]]:
-    """The metrics without what the kill itself may change: how many sessions were made again."""
+    """The metrics without the number of recreated sessions, which the kill itself may change."""
     found = numbers(run)
     assert {step for step, _ in found} == set(range(STEPS))
     return {

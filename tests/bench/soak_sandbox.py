@@ -1,11 +1,11 @@
-"""Random honest and hostile code in many sessions, while processes of the sandbox are killed at random.
+"""Random honest and hostile code in many sessions while sandbox processes are killed at random.
 
 python tests/bench/soak_sandbox.py --minutes 5 --sessions 64 --seed 0
 
-Every honest call carries its known right answer. An answer is wrong when it says "ok" and is another, when
-honest code on a session that nobody hurt does not end as it must, or when a call that the death of the fork
-server ended is blamed on the code. At the end nothing is there that was not there before.
-Prints a summary as JSON; exit 1 if anything was wrong or left behind.
+The right answer of every honest call is known. An outcome is wrong if the status is "ok" with another answer,
+if honest code in an undisturbed session does not end as expected, or if a call that ended with the fork
+server is blamed on the code. At the end nothing may be left behind. Prints a summary as JSON; exits with 1 if
+anything was wrong or left behind.
 """
 
 import argparse
@@ -37,39 +37,39 @@ from vtune.errors import ServiceError
 from vtune.sandbox import Execution, Limits, Sandbox, Session
 
 LIMITS = Limits(seconds=3.0, grace=2.0, memory_mb=512, workspace_files=200, workspace_mb=160)
-"""Short, so that many calls run into them."""
+"""Tight limits, so that many calls hit them."""
 CALLS = (1, 12)
-"""Least and most calls of one session."""
+"""Minimum and maximum calls per session."""
 HOSTILE_SHARE, CANCELLED_SHARE = 0.25, 0.02
 THINK_SECONDS = 0.02
-"""Longest pause between two calls of a session."""
+"""Longest pause between calls of a session."""
 BUSY_CALLS = 6
-"""Calls at the same time that only burn CPU; with more, honest code runs out of time on a small machine."""
+"""Maximum concurrent calls that only burn CPU; with more, honest code times out on a small machine."""
 SHOT_SECONDS = (0.05, 0.6)
-"""Between two kills of a session's process."""
+"""Minimum and maximum seconds between kills of session processes."""
 DYING_SECONDS = 1.0
-"""After the kill of a server, in which a new session may still be one of its last."""
+"""Seconds after a server is killed in which a new session may still come from it."""
 SETTLE_SECONDS = 10.0
-"""For the last processes to be gone."""
+"""Seconds for the last processes to end."""
 THREADS = 4
-"""Of the event loop, which encode pictures."""
+"""Threads of the event loop, which encode pictures."""
 SHOWN = 50
-"""Wrong answers that the summary quotes."""
+"""Maximum number of wrong answers quoted in the summary."""
 NEVER_FOUND = -1
-"""A process id that names nobody here; it is never given to a kill, where it would name everybody."""
+"""A process id that matches no process; never passed to kill, where -1 means every process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """Code that means harm, and how its call may end on a session that nobody else hurts."""
+    """Hostile code, and how its call may end in an otherwise undisturbed session."""
 
     name: str
     code: str
     statuses: tuple[str, ...]
     busy: bool = False
-    """Burns CPU up to its limit."""
+    """Whether it burns CPU up to its limit."""
     spoils: bool = False
-    """Hurts its own session in ways that make later honest calls fail."""
+    """Whether it damages its own session so that later honest calls fail."""
 
 
 HOSTILE = (
@@ -124,7 +124,7 @@ HOSTILE = (
 
 @dataclass(frozen=True, slots=True)
 class Honest:
-    """Code with its right answer."""
+    """Honest code with its right answer."""
 
     name: str
     code: str
@@ -133,12 +133,12 @@ class Honest:
     error_end: str = ""
     """How its error message must end."""
     pixels: np.ndarray | None = None
-    """The one picture that must come back, shape (height, width, 3)."""
+    """The only picture that must be returned, shape (height, width, 3)."""
     box: tuple[int, int, int, int] | None = None
-    """The one crop that must be reported."""
+    """The only crop that must be reported."""
 
     def matches(self, run: Execution) -> bool:
-        """Whether a call ended as it must, with the right answer."""
+        """Whether a call ended as expected, with the right answer."""
         if (run.status, run.output) != (self.status, self.output) or not run.error.endswith(self.error_end):
             return False
         if self.pixels is None:
@@ -151,15 +151,15 @@ class Honest:
 
 @dataclass(slots=True)
 class Slot:
-    """One session at a time, and what was done to it."""
+    """Holds one session at a time, and what we did to it."""
 
     session: Session | None = None
     total: int | None = None
-    """The number that the session keeps from call to call; None when its state is lost."""
+    """The number that the session keeps across calls; None when its state is lost."""
     shot: bool = False
-    """We have killed its process, and no call has told of it yet."""
+    """We have killed its process, and no call has reported that yet."""
     doomed: bool = False
-    """We have killed the fork server or the guardian under it, or just before it was opened."""
+    """We have killed its fork server or guardian, or did so just before it was opened."""
 
 
 @dataclass(slots=True)
@@ -175,16 +175,16 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was wrong and nothing is left."""
+        """Whether nothing was wrong and nothing was left behind."""
         return not self.wrong and not self.left
 
     @property
     def left(self) -> dict[str, int]:
-        """What there is more of than before. Less is no leak: a thread of something else may have ended."""
+        """What has increased. A decrease is not a leak: an unrelated thread may have ended."""
         return {kind: n - self.before[kind] for kind, n in self.after.items() if n > self.before[kind]}
 
     def summary(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The report as JSON-compatible values."""
         return {
             **self.facts,
             "events": dict(sorted(self.events.items())),
@@ -199,7 +199,7 @@ class Report:
 
 
 class Soak:
-    """Keeps the slots busy until the time is up."""
+    """Keeps the slots busy until time is up."""
 
     def __init__(self, sandbox: Sandbox, report: Report, *, seconds: float, sessions: int, seed: int) -> None:
         self.sandbox = sandbox
@@ -221,7 +221,7 @@ class Soak:
             group.create_task(self._shoot_servers())
 
     async def _fill(self, slot: Slot) -> None:
-        """One session after the other."""
+        """Run one session after the other."""
         while time.monotonic() < self.ends:
             slot.total, slot.shot = None, False
             slot.doomed = time.monotonic() - self.server_shot < DYING_SECONDS
@@ -243,7 +243,7 @@ class Soak:
                 await session.close()
 
     async def _call(self, slot: Slot, session: Session) -> bool:
-        """One call; False when the session is not to be used any more."""
+        """Make one call; False if the session should not be used any more."""
         draw = self.random.random()
         if draw < CANCELLED_SHARE:
             return await self._cancel(slot, session)
@@ -272,7 +272,7 @@ class Soak:
         return self._survives(slot, run) and not (hostile.spoils or _crowded(session.workspace))
 
     async def _run(self, session: Session, code: str, *, raw: bool) -> Execution | None:
-        """A call; None if it raised, which it never may."""
+        """Make a call; None if it raised, which is always wrong."""
         try:
             return await session.run(code, raw=raw)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is wrong, and the others continue
@@ -286,7 +286,7 @@ class Soak:
         await asyncio.sleep(self.random.uniform(0, THINK_SECONDS))
         call.cancel()
         await asyncio.wait({call})
-        # What was shot at may be the process that the cancelling has ended anyway.
+        # We may have killed a process that the cancellation had ended anyway.
         slot.total = None
         return True
 
@@ -324,10 +324,10 @@ class Soak:
 
     @staticmethod
     def _excuses(slot: Slot) -> set[str]:
-        """How a call may end for what we did to its session.
+        """Further statuses allowed because of what we did to the session.
 
-        A process that we kill under the code reads as killed: the code could have done it. One that we kill
-        before any code runs in it is the sandbox's failure.
+        If we kill a process while code runs in it, the status is "killed", as the code could have done it
+        itself. If we kill it before any code runs, that is the sandbox's failure.
         """
         return ({"killed", "infra"} if slot.shot else set()) | ({"infra"} if slot.doomed else set())
 
@@ -362,16 +362,16 @@ class Soak:
                 self.server_shot = time.monotonic()
                 self.report.events[f"{name}s shot"] += 1
                 for slot in self.slots:
-                    # A session that is being opened may come from the old server.
+                    # A session that is being opened may still come from the old server.
                     slot.doomed = True
 
     async def _pause(self, least: float, most: float) -> bool:
-        """Wait; False when the time is up."""
+        """Wait; False if time is up."""
         await asyncio.sleep(min(self.random.uniform(least, most), max(0.0, self.ends - time.monotonic())))
         return time.monotonic() < self.ends
 
     def _shoot(self, pid: int) -> bool:
-        """Kill a process of this sandbox, and no other."""
+        """Kill a process only if it belongs to this sandbox."""
         if pid <= 1:
             return False
         try:
@@ -379,7 +379,7 @@ class Soak:
         except ProcessLookupError:
             return False
         try:
-            # Looked at while the pidfd holds it: the number cannot have passed to another process unseen.
+            # Checked while the pidfd is open: the kill goes to this process even if its number is reused.
             if str(self.sandbox.folder) not in _command_line(pid):
                 return False
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -391,13 +391,13 @@ class Soak:
 
 
 async def soak(*, seconds: float, sessions: int, seed: int, limits: Limits = LIMITS) -> Report:
-    """Run code of all kinds for a while, and compare what is there before and after.
+    """Run code of all kinds for a while, and count resources before and after.
 
     Args:
-        seconds: How long calls are started.
-        sessions: Live at the same time.
-        seed: Of what is done; the order of events also depends on the machine.
-        limits: Of a session.
+        seconds: How long new calls are started.
+        sessions: Number of concurrent sessions.
+        seed: Seeds the choice of actions; the order of events also depends on the machine.
+        limits: Limits of a session.
     """
     with _temporary_folder() as folder:
         await _once()
@@ -414,9 +414,9 @@ async def soak(*, seconds: float, sessions: int, seed: int, limits: Limits = LIM
 
 
 async def _once() -> None:
-    """Open and close a sandbox: what Python opens but once is then open before the first count.
+    """Open and close a sandbox, so that whatever Python opens once and keeps is there before the first count.
 
-    So are the threads of the event loop, which it starts when they are first needed and keeps.
+    This includes the event loop's threads, which it starts on demand and keeps.
     """
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
     all_there = threading.Barrier(THREADS)
@@ -427,11 +427,11 @@ async def _once() -> None:
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    """A folder of our own for temporary files, so that what is left can be laid to this run."""
+    """A separate folder for temporary files, so that leftovers can be attributed to this run."""
     kept = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="vtune-soak-") as name:
         folder = Path(name).resolve()
-        # Sessions with users of their own pass through it.
+        # Sessions that run as other users must be able to pass through it.
         folder.chmod(0o711)
         tempfile.tempdir = str(folder)
         try:
@@ -441,7 +441,7 @@ def _temporary_folder() -> Iterator[Path]:
 
 
 def _crowded(workspace: Path) -> bool:
-    """Whether a call that we shot in time has left so many files that an honest one may break the quota."""
+    """Whether a killed call has left so many files that an honest one may exceed the quota."""
     try:
         return len(list(workspace.iterdir())) > LIMITS.workspace_files // 2
     except FileNotFoundError:
@@ -449,7 +449,7 @@ def _crowded(workspace: Path) -> bool:
 
 
 def _count(folder: Path) -> dict[str, int]:
-    """What a leak would add to."""
+    """Counts that a leak would increase."""
     links = []
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the listing's own descriptor
@@ -473,7 +473,7 @@ def _pids() -> list[int]:
 
 
 def _command_line(pid: int) -> str:
-    """Empty when the process has gone; all of the sandbox's name its folder."""
+    """The command line; empty if the process has gone. Those of the sandbox contain its folder."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -481,7 +481,7 @@ def _command_line(pid: int) -> str:
 
 
 def _parent(pid: int) -> int:
-    """`NEVER_FOUND` when the process has gone."""
+    """The parent's process id; `NEVER_FOUND` if the process has gone."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (FileNotFoundError, ProcessLookupError):
@@ -489,7 +489,7 @@ def _parent(pid: int) -> int:
 
 
 def _picture(seed: int) -> np.ndarray:
-    """Colour blobs, so that every place looks different; shape (height, width, 3)."""
+    """Blobs of colour, so that every place looks different; shape (height, width, 3)."""
     noise = np.random.default_rng(seed).integers(0, 256, (24, 32, 3), dtype=np.uint8)
     return cv2.resize(noise, (256, 192), interpolation=cv2.INTER_CUBIC)
 

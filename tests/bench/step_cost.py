@@ -1,9 +1,9 @@
-"""What the sandbox costs a step of `codev-tiny`, beside the time for which a step waits for it.
+"""CPU cost of the sandbox per step of `codev-tiny`, apart from the time that a step waits for it.
 
 python -m tests.bench.step_cost MODEL DATA    # after `make demo`: runs/demo/sft/checkpoints/newest ...
 
-The same steps are run in turns with the sandbox, with tools that crop at once in the trainer itself ("free"),
-and with such that do not do it twice for one picture and code ("remembered"), which cost next to nothing.
+The same steps run alternately with the sandbox, with tools that crop directly in the trainer ("free"), and
+with tools that also cache crops per picture and code ("remembered"), which cost next to nothing.
 """
 
 import io
@@ -24,7 +24,7 @@ remembered: dict[tuple[bytes, str], object] = {}
 
 
 class Free:
-    """Stands where a session would: crops the first picture by the last four numbers in the code."""
+    """Replaces a session: crops the first picture by the last four numbers in the code."""
 
     def __init__(self, images: tuple[bytes, ...]) -> None:
         self._images = images
@@ -40,7 +40,7 @@ class Free:
             x0, y0, x1, y1 = numbers
             inside = max(x0, 0), max(y0, 0), min(x1, picture.width), min(y1, picture.height)
             picture.crop(inside).save(out, "PNG")
-            # As a session says it, so that the reward has the same to look at.
+            # Reported as by a session, so that the reward sees the same.
             shown = ShownCrop(bbox=inside, image=0, shown=0, matrix=(1, 0, inside[0], 0, 1, inside[1]))
         except (ValueError, TypeError, IndexError, SystemError) as error:
             return Execution(status="error", error=str(error), seconds=0.001)
@@ -49,11 +49,11 @@ class Free:
         )
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Does nothing: there is nothing to close."""
 
 
 class Remembering(Free):
-    """As `Free`; what has been cropped before is at hand."""
+    """Like `Free`, with a cache of earlier crops."""
 
     async def run(self, code: str) -> object:
         key = self._images[0], code
@@ -101,7 +101,7 @@ def compare(model: str, data: str) -> None:
 
 
 def _seconds(rows: list[dict[str, float]]) -> float:
-    """Of a step: the mean, for the same trajectories are drawn both ways."""
+    """Mean seconds per step; the mean is fair, as the same trajectories are generated each way."""
     return statistics.mean(row["seconds"] for row in rows)
 
 

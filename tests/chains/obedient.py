@@ -1,4 +1,4 @@
-"""A policy that knows the truth and does exactly what its prompt asks, and nothing beside."""
+"""A policy that knows the truth and does exactly what its prompt asks, and nothing else."""
 
 import json
 import re
@@ -15,15 +15,15 @@ def obedient(prompt: str, sample: Sample, shown: tuple[int, int] = (1, 1)) -> st
     """The reply to a prompt.
 
     Args:
-        prompt: All that the policy reads before its first turn.
-        sample: Whose truth it knows.
-        shown: (width, height) of the first picture as it sees it, in pixels.
+        prompt: Everything that the policy reads before its first turn.
+        sample: The sample whose truth it knows.
+        shown: (width, height) of the first picture as the policy sees it, in pixels.
     """
     return replied(answer(prompt, sample, shown), [tag for tag in TAGS if tag in prompt])
 
 
 def replied(said: str, tags: list[str]) -> str:
-    """Thoughts and an answer, in the tags that are named; the answer alone where none is."""
+    """Thoughts and an answer in the given tags; only the answer if there are none."""
     if not tags:
         return said
     said = f"\\boxed{{{said}}}" if "\\boxed" in tags else said
@@ -37,7 +37,9 @@ def answer(prompt: str, sample: Sample, shown: tuple[int, int]) -> str:
         truth = sample.ground_truth
         return ascii_uppercase[sample.choices.index(truth)] if truth in sample.choices else truth
     if sample.verifier in ("reading", "mega_bench"):
-        return verifier_of(sample).right(sample)  # one of several truths, in the form of its metric
+        return verifier_of(sample).right(
+            sample
+        )  # one of several right answers, in the form that its metric expects
     if sample.verifier not in ("detection", "grounding", "point_in_box"):
         return sample.ground_truth
     width, height = _space(prompt, shown)
@@ -54,7 +56,7 @@ def answer(prompt: str, sample: Sample, shown: tuple[int, int]) -> str:
 
 
 def _space(prompt: str, shown: tuple[int, int]) -> tuple[float, float]:
-    """The largest x and y of a reply; where nothing is said, pixels as seen, as Qwen2.5-VL has them."""
+    """The largest x and y of a reply; by default pixels as seen, as for Qwen2.5-VL."""
     if "from 0 to 1000" in prompt:
         return 1000.0, 1000.0
     size = re.search(r"pixels of the image, which is (\d+) wide and (\d+) high", prompt)

@@ -1,6 +1,6 @@
-"""What a chain may change in a shipped recipe: model, paths, sizes, counts, and what a small machine lacks.
+"""What a chain may change in a shipped recipe: model, paths, sizes, counts, and what small machines lack.
 
-A key that is not here stays as it ships, or the chain does not prove that the recipe works.
+All other keys must stay as shipped; otherwise the chain would not prove that the recipe works.
 """
 
 import re
@@ -18,19 +18,19 @@ from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.runs.train.sft_recipe import SFTRecipe
 
 KINDS = {"data": DataRecipe, "sft": SFTRecipe, "rl": RLRecipe, "eval": EvalSuite}
-"""Kind of a recipe, as in `vtune recipes list` -> what it is read into."""
+"""Kind of recipe, as in `vtune recipes list` -> the class into which it is read."""
 
 _MACHINE = (
     "dtype", "threads", "images.max_pixels", "sandbox.seconds", "rollout.max_batch", "rollout.max_tokens",
 )  # fmt: skip
-"""Sizes of the machine. `sandbox.seconds` is a limit: the machine of a test may be busy."""
+"""Keys that depend on the machine; `sandbox.seconds` is among them because a test machine may be busy."""
 
 ALLOWED: Mapping[str, tuple[str, ...]] = {
     "data": (
         "sources.*.files",
         "filters.*.judge.base_url",
         "filters.*.model",
-        "filters.*.engine",  # vLLM is not everywhere
+        "filters.*.engine",  # vLLM may not be installed
         "filters.*.images.min_pixels",
         "filters.*.at_least",  # a count: tests have few rows
         *(f"filters.*.{key}" for key in _MACHINE),
@@ -69,26 +69,26 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     ),
     "eval": (
         "data",
-        "published.md5",  # tests make files of their own
+        "published.md5",  # tests make their own files
         "published.rows",
         "images.min_pixels",
         "reward.judge.base_url",
         "tools.text_search.summariser.base_url",
-        "tools.text_search.web.api_key_env",  # the web is not everywhere: its recorded answers are given
+        "tools.text_search.web.api_key_env",  # there may be no web access: recorded answers are used
         "tools.text_search.web.recorded",
-        "tools.text_search.web.blocked",  # what a suite's `blocked_hosts` come to, in the suite as it was run
+        "tools.text_search.web.blocked",  # filled in from a suite's `blocked_hosts` when it is run
         "tools.web.blocked",
         *_MACHINE,
     ),
 }
-"""Kind -> keys; `*` is any one part of a key."""
+"""Kind -> keys; `*` matches one part of a dotted key."""
 
 
 def settings(kind: str, **values: object) -> list[str]:
-    """`--set` words for a recipe of a kind; `__` stands for the dot.
+    """`--set` arguments for a recipe of a kind; `__` stands for a dot.
 
     Raises:
-        AssertionError: If a chain may not change a key.
+        AssertionError: If a chain may not change one of the keys.
     """
     words = []
     for name, value in values.items():
@@ -99,12 +99,12 @@ def settings(kind: str, **values: object) -> list[str]:
 
 
 def check_unchanged(kind: str, name: str, resolved: Path) -> None:
-    """Check that a run had the recipe that ships, but for what a chain may change.
+    """Check that a run used the shipped recipe, except for what a chain may change.
 
     Args:
-        kind: Of the recipe.
-        name: Its name.
-        resolved: The `recipe.yaml` or `suite.yaml` that the run has written.
+        kind: Kind of the recipe.
+        name: Name of the recipe.
+        resolved: The `recipe.yaml` or `suite.yaml` that the run wrote.
 
     Raises:
         AssertionError: If another key differs.
@@ -122,7 +122,7 @@ def may_change(kind: str, key: str) -> bool:
 
 
 def differing(a: Any, b: Any, prefix: str = "") -> Iterator[str]:
-    """Dotted keys in which two values differ; items of lists that hold sections are numbered."""
+    """Dotted keys in which two values differ; items of lists of sections are numbered."""
     if isinstance(a, list) and isinstance(b, list) and any(isinstance(item, dict) for item in (*a, *b)):
         a, b = dict(enumerate(a)), dict(enumerate(b))
     if isinstance(a, dict) and isinstance(b, dict):

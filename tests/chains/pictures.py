@@ -1,4 +1,4 @@
-"""What a judge by rule sees in the pictures of the chains: a coloured thing, or the grey ground alone."""
+"""What a rule-based judge sees in the pictures of the chains: a coloured thing, or only the grey ground."""
 
 import base64
 import io
@@ -8,7 +8,7 @@ from PIL import Image
 
 
 def shows_colour(content: list[dict[str, Any]]) -> bool:
-    """Whether the last picture of a message to a judge is mostly of a colour, not grey."""
+    """Whether the last picture of a message to a judge is mostly coloured, not grey."""
     data = base64.b64decode(content[-1]["image_url"]["url"].partition("base64,")[2])
     whole = Image.open(io.BytesIO(data)).convert("RGB").resize((1, 1), Image.Resampling.BOX)
     levels = whole.tobytes()

@@ -1,10 +1,10 @@
-"""A first try of every sweep that ships for the tiny model, as a user makes it, and what each has found.
+"""Run every sweep that ships for the tiny model once, as a user would, and show what each found.
 
     python -m tests.chains.sweeps FOLDER [SWEEP ...]
 
-prepares in the folder what the sweeps start from (a demo, puzzles, short cold starts), runs each by one
-command with two steps and one seed, and prints a table. It exits with 1 where a run failed, or a table lacks
-a number. What is there already is not made again.
+prepares in the folder what the sweeps start from (a demo, puzzles, short cold starts), runs each with a
+single command for two steps and one seed, and prints a table. It exits with 1 if a run failed or a table
+lacks a number. Whatever exists already is not made again.
 """
 
 import subprocess
@@ -38,7 +38,7 @@ PREPARED: dict[str, dict[str, tuple[str, ...]]] = {
     "orsta-tiny": SHAPES,
     "credit-tiny": TRAILS,
 }
-"""Recipe -> file that shows that something is there -> the command that makes it."""
+"""Recipe -> file whose existence shows that something is prepared -> the command that makes it."""
 SWEEPS = {
     "shortcut": "codev-tiny",
     "codev-ablation-tiny": "codev-tiny",
@@ -50,11 +50,11 @@ SWEEPS = {
 }
 """Sweep -> its recipe."""
 SHORT = ("--set", "steps=2", "--set", "sweep.last_steps=2", "--set", "sweep.seeds=[0]")
-"""As `cli/sweep.md` has it."""
+"""As in `cli/sweep.md`."""
 
 
 def run(folder: Path, words: tuple[str, ...]) -> float:
-    """Run a command of vtune in a folder; returns how many seconds it took.
+    """Run a vtune command in a folder and return the seconds it took.
 
     Raises:
         SystemExit: If it fails.
@@ -68,7 +68,7 @@ def run(folder: Path, words: tuple[str, ...]) -> float:
 
 
 def missing(table: dict[str, Any]) -> list[str]:
-    """What a sweep's table must have and lacks."""
+    """What a sweep's table should have but lacks."""
     found = [f"{name} is not finished" for name in table["unfinished"]]
     for name, row in table["variants"].items():
         trained = row["seeds"] is not None

@@ -1,8 +1,8 @@
-"""What an obedient policy earns from every source of every chain, with the recipes that ship, as a table.
+"""A table of the rewards that an obedient policy earns per source in every chain, with the shipped recipes.
 
     python -m tests.chains.table
 
-runs the chain tests and prints what they found, and how many combinations the property tests went through.
+runs the chain tests and prints their results, and how many combinations the property tests covered.
 """
 
 import sys
@@ -17,7 +17,7 @@ import pytest
 from vtune.schema.trajectory import Trajectory
 
 EARNED, COMBINATIONS = "earned", "combinations"
-"""Properties that tests record."""
+"""Names of the properties that tests record."""
 PARTS = ("accuracy", "format", "tool", "total")
 
 Record = Any
@@ -25,7 +25,7 @@ Record = Any
 
 
 def record_earned(record: Record, recipe: str, trajectories: Iterable[Trajectory]) -> None:
-    """Note what trajectories of a run of a recipe have earned, by source."""
+    """Record what the trajectories of a recipe's run have earned, by source."""
     rewards = defaultdict(list)
     for found in trajectories:
         assert found.reward is not None
@@ -35,7 +35,7 @@ def record_earned(record: Record, recipe: str, trajectories: Iterable[Trajectory
 
 
 def record_combinations(record: Record, counts: Mapping[str, int]) -> None:
-    """Note how many combinations of a kind a property test went through."""
+    """Record how many combinations of a kind a property test covered."""
     record(COMBINATIONS, dict(counts))
 
 
@@ -45,14 +45,14 @@ def _mean(scores: list[float | None]) -> float | None:
 
 
 class Notes:
-    """Takes down what tests record: a plugin of pytest."""
+    """A pytest plugin that collects what tests record."""
 
     def __init__(self) -> None:
         self.earned: dict[tuple[str, str], list[float | None]] = {}
         self.combinations: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Called after each part of a test."""
+        """Called after each phase of a test."""
         for name, value in report.user_properties if report.when == "call" else ():
             if name == EARNED:
                 recipe, source, scores = value  # type: ignore[misc]
@@ -61,7 +61,7 @@ class Notes:
                 self.combinations.update(value)  # type: ignore[arg-type]
 
     def lines(self) -> list[str]:
-        """The table, in Markdown, and the counts. A part that nobody judged is a dash."""
+        """The table in Markdown, and the counts. A reward part that was not scored is a dash."""
         found = ["| recipe | source | " + " | ".join(PARTS) + " |", "|---|---|" + "---|" * len(PARTS)]
         for (recipe, source), scores in sorted(self.earned.items()):
             said = " | ".join("–" if score is None else f"{score:.2f}" for score in scores)

@@ -1,8 +1,8 @@
-"""CodeV's chain: its data as they are published, to its tables, with the recipes that ship.
+"""CodeV's chain, from its published data to its tables, with the shipped recipes.
 
 Thyme-SFT -> `data/codev-sft` -> `sft/codev`; DeepEyes and ThinkLite -> `data/codev-rl` -> `rl/codev`; V* and
-HR-Bench -> `eval/vstar`, `eval/hrbench-4k`. Of two rollouts in training one does what its prompt asks and the
-other what Thyme's traces taught.
+HR-Bench -> `eval/vstar`, `eval/hrbench-4k`. Of the two rollouts in training one does what its prompt asks and
+the other does what Thyme's traces taught.
 """
 
 import base64
@@ -49,9 +49,9 @@ class Asked:
     text: str
     truth: str
     search: bool = False
-    """Whether it needs a look."""
+    """Whether the question needs a look."""
     kept: bool = True
-    """Whether it outlives curation."""
+    """Whether it survives curation."""
     identity: str = ""
 
 
@@ -76,7 +76,7 @@ REASON_USER = "Put your thoughts in <think> </think> tags and the final answer i
 
 
 def deepeyes_row(number: int, asked: Asked) -> dict[str, Any]:
-    """As DeepEyes-Datasets-47k has it; its rows of ThinkLite have no environment."""
+    """A row as in DeepEyes-Datasets-47k; its ThinkLite rows have no environment."""
     zoom = asked.file != "eureka"
     user = f"{asked.text}{DEEPEYES_USER}" if zoom else f"{REASON_USER}{asked.text}"
     row = {
@@ -95,7 +95,7 @@ def deepeyes_row(number: int, asked: Asked) -> dict[str, Any]:
 
 
 def thinklite_row(number: int, asked: Asked) -> dict[str, Any]:
-    """As ThinkLite-VL-70k has it."""
+    """A row as in ThinkLite-VL-70k."""
     return {
         "image": photograph(number),
         "problem": f"<image>{asked.text}",
@@ -120,7 +120,7 @@ FILES = {
 
 @pytest.fixture(scope="module", autouse=True)
 def patience() -> Iterator[None]:
-    """Verifiers have more than their 30 s: a busy machine is slow to start their processes."""
+    """Give verifiers more than their 30 s: a busy machine is slow to start their processes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(Verifying.__init__.__kwdefaults__, "timeout_s", 300.0)
         yield
@@ -128,7 +128,7 @@ def patience() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The files as they are published."""
+    """The files as published."""
     folder = tmp_path_factory.mktemp("published")
     rows: dict[str, list[dict[str, Any]]] = {file: [] for file in FILES}
     for number, asked in enumerate(ASKED):
@@ -138,7 +138,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def imported(published: dict[str, Path], folder: Path, *words: str) -> dict[str, Path]:
-    """The same as samples, one file each."""
+    """The same files imported, as one file of samples each."""
     made = {}
     for file, path in published.items():
         layout = "thinklite" if file == "thinklite" else "deepeyes"
@@ -151,7 +151,7 @@ def imported(published: dict[str, Path], folder: Path, *words: str) -> dict[str,
 
 
 def judges(request: dict[str, Any]) -> str:
-    """A judge by rule."""
+    """A rule-based judge."""
     system, user = request["messages"]
     text = next(part["text"] for part in user["content"] if part["type"] == "text")
     if system["content"] == KNOWLEDGE_SYSTEM:
@@ -174,12 +174,12 @@ def judge() -> Iterator[FakeJudge]:
 
 
 class Obedient(ScriptedEngine):
-    """Does what its prompt asks: looks where a look is needed, with code where it is told how, and answers.
+    """Does what its prompt asks: looks if a look is needed, with code if the prompt explains it, and answers.
 
     Args:
-        chat: Whose words it reads and writes.
-        knows: Questions that it answers right.
-        taught: Turns of a trace; every second rollout looks and answers in their words.
+        chat: The chat template that it reads and writes.
+        knows: Questions that it answers correctly.
+        taught: Turns of a trace; every second rollout looks and answers in their wording.
     """
 
     def __init__(self, chat: Chat, knows: frozenset[str], taught: tuple[str, ...] = ()) -> None:
@@ -213,7 +213,7 @@ class Obedient(ScriptedEngine):
 def curated(
     published: dict[str, Path], judge: FakeJudge, tiny: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """What `data/codev-rl` makes of the published files, with a policy that knows the easy question alone."""
+    """What `data/codev-rl` makes of the published files, with a policy that knows only the easy question."""
     folder = tmp_path_factory.mktemp("curated")
     files = imported(published, folder)
     url = judge.endpoint().base_url
@@ -250,7 +250,7 @@ END = "Now I can read it.</think>\n<answer>1984</answer>"
 
 
 def thyme_row(rounds: int) -> dict[str, Any]:
-    """As Thyme-SFT has it: pictures in base64, and one `<think>` around all rounds of code."""
+    """A row as in Thyme-SFT: pictures in base64, and one `<think>` around all rounds of code."""
     question = (
         f'<image>\nWhich year is on the sign?\n### User Image Path:** "{TRACE_PATH}"\n'
         '### User Image Size:** "400×300"\n### **Output Format (strict adherence required):**\n'
@@ -266,7 +266,7 @@ def thyme_row(rounds: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `data/codev-sft` makes of Thyme's files: of one, two and three rounds."""
+    """What `data/codev-sft` makes of Thyme's files with one, two and three rounds."""
     folder = tmp_path_factory.mktemp("thyme")
     names = ("wo_thinking_thyme_single_round", "2round", "3round")
     files = [parquet(folder / f"{name}.parquet", [thyme_row(k)]) for k, name in enumerate(names, start=1)]
@@ -283,7 +283,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def school(traces: Path, tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of `sft/codev` on it."""
+    """The run folder of `sft/codev` on these traces."""
     out = tmp_path_factory.mktemp("school") / "run"
     changes = settings(
         "sft",
@@ -311,7 +311,7 @@ def training(data: list[Path], out: Path, **more: object) -> list[str]:
 def trained(
     curated: Path, judge: FakeJudge, school: Path, traces: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """The folder of one step of `rl/codev` on it, by a policy that knows everything."""
+    """The run folder of one step of `rl/codev`, with a policy that knows everything."""
     (one_round,) = [t for t in read_trajectories(traces / "traces.parquet") if len(t.calls) == 1]
     taught = tuple(turn.content for turn in one_round.messages if turn.role == "assistant")
     out = tmp_path_factory.mktemp("trained") / "run"
@@ -353,7 +353,7 @@ def test_the_cold_start_learns_from_published_traces(traces: Path, school: Path)
     assert {step for step, _ in numbers(school)} == {0}
 
 
-def test_what_the_traces_taught_earns_full_marks_in_their_one_pair_of_thoughts(trained: Path) -> None:
+def test_the_taught_form_with_one_pair_of_think_tags_earns_full_marks(trained: Path) -> None:
     taught = [found for found in drawn(trained) if found.rollout == 1 and found.calls]
     assert {found.source for found in taught} == {asked.source for asked in ASKED if asked.search}
     for found in taught:
@@ -381,7 +381,7 @@ def test_the_data_recipe_writes_rows_for_code(curated: Path) -> None:
     }
 
 
-def test_thinklite_keeps_the_parts_that_figure_7_splits_by(curated: Path, trained: Path) -> None:
+def test_thinklite_keeps_the_sources_of_figure_7(curated: Path, trained: Path) -> None:
     sources = {asked.source for asked in KEPT}
     told = json.loads((curated / "curation.json").read_text())["result"]["data_sources"]
     assert set(told) == sources
@@ -399,13 +399,13 @@ def test_an_obedient_policy_earns_full_marks_for_every_source(trained: Path, rec
     for found in trajectories:
         assert found.reward is not None
         earned = (found.reward.accuracy, found.reward.format, found.reward.tool)
-        # §4.3: where no look is needed the best policy makes none.
+        # §4.3: if no look is needed, the best policy makes none.
         looks = found.source in search
         assert earned == ((1.0, 1.0, 1.0) if looks else (1.0, 1.0, 0.0)), (found.source, found.reward.why)
         assert found.reward.total == pytest.approx(1.8 if looks else 1.3)
 
 
-def test_the_policy_reads_one_prompt_and_it_is_codevs(trained: Path) -> None:
+def test_the_policy_reads_only_codevs_prompt(trained: Path) -> None:
     for found in drawn(trained):
         system, user, *_ = found.messages
         assert (system.role, system.content) == ("system", CODEV_SYSTEM)
@@ -413,7 +413,7 @@ def test_the_policy_reads_one_prompt_and_it_is_codevs(trained: Path) -> None:
         assert not {"image_zoom_in_tool", "<tool_call>", "boxed"} & set(re.findall(r"<?\w+>?", user.content))
 
 
-def test_rows_as_published_are_refused_with_the_remedy(published: dict[str, Path], tmp_path: Path) -> None:
+def test_published_rows_are_refused_with_a_fix(published: dict[str, Path], tmp_path: Path) -> None:
     files = imported(published, tmp_path)
     ended = vtune(*training([files["vstar"]], tmp_path / "run"), "--dry-run")
     assert ended.code == 2
@@ -421,9 +421,7 @@ def test_rows_as_published_are_refused_with_the_remedy(published: dict[str, Path
     assert "--tools" in ended.err
 
 
-def test_an_import_that_says_what_its_rows_are_for_needs_no_curation(
-    published: dict[str, Path], tmp_path: Path
-) -> None:
+def test_an_import_with_tools_needs_no_curation(published: dict[str, Path], tmp_path: Path) -> None:
     files = imported(published, tmp_path, "--tools", "python")
     words = training([*files.values()], tmp_path / "run")
     ended = vtune(*words, "--dry-run", "--gpus", "8", "--gpu-memory", "141", "--json")
@@ -455,16 +453,16 @@ def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_vstar_as_published_is_evaluated_and_audited(evaluated: Path) -> None:
+def test_published_vstar_is_evaluated_and_audited(evaluated: Path) -> None:
     assert json.loads((evaluated / "results.json").read_text())["score"]["score"] == 5 / 8
     audited = json.loads(vtune("faithfulness", evaluated, "--json").out)["all"]
     assert {name: audited[name]["value"] for name in NUMBERS} == pytest.approx(NUMBERS)
 
 
-def test_hrbench_as_published_is_evaluated_and_audited_by_a_judge(
+def test_published_hrbench_is_evaluated_and_audited_by_a_judge(
     trained: Path, judge: FakeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has no boxes: its shares of looks are CodeV's Table 5, by a judge, or none."""
+    """HR-Bench has no boxes: the shares of looks of CodeV's Table 5 need a judge; without one there are none."""
     photographs = [picture(number, (4000, 2000), BOX) for number in range(2)]
     data = write_tsv(tmp_path / "hr_bench_4k.tsv", hrbench_rows(photographs))
     suite = load_recipe(find("hrbench-4k", "eval_suites"), EvalSuite, [f"data=[{data}]"])

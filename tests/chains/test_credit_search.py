@@ -1,10 +1,10 @@
-"""Credit transfer's chain: SenseNova-MARS's data as they are published, to the tables, with what ships.
+"""Credit transfer's chain, from SenseNova-MARS's published data to the tables, with the shipped recipes.
 
 Training sets -> `data/search-4k` -> `rl/credit-search-8b` and `-4b`; test sets -> `eval/search`.
 
-Of four rollouts the first does what its prompt asks, and the second what models learnt that were trained with
-the data's own prompt (`<thinking>`). Both are right. The third makes a useful call and is wrong, the fourth
-makes a useless one and is wrong: credit transfer has to tell these apart.
+Of four rollouts the first does what its prompt asks, and the second what models have learnt from the data's
+original prompt (`<thinking>`). Both are right. The third and fourth are wrong, one after a useful call and
+the other after a useless one: credit transfer has to tell these apart.
 """
 
 import json
@@ -39,16 +39,16 @@ pytestmark = pytest.mark.train
 
 SIZE = (400, 300)
 SIGN = (40, 40, 140, 140)
-"""Of the pictures' only thing, in pixels."""
+"""Box of the only object in the pictures, in pixels."""
 AROUND, NEAR, ELSEWHERE = (40, 40, 140, 140), (40, 50, 140, 140), (240, 180, 340, 280)
-"""Looks at it: IoU 1, IoU 0.9, none."""
+"""Looks at it with IoU 1, IoU 0.9 and no overlap."""
 
 SYSTEM = (
     "#Role\nYou are a step-by-step reasoning assistant. \nGiven a question, your task is to solve the "
     "problem **one substep at a time**.\n\nAll outputs **must begin with a thought** enclosed in <thinking> "
     "</thinking> tags. Then one tool in <tool_call> </tool_call>, or <answer> Final answer </answer>"
 )
-"""Of its meta file, in short."""
+"""The system prompt of the meta file, shortened."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,15 @@ class Asked:
     """A question of a published file."""
 
     source: str
-    """In the meta file."""
+    """Its name in the meta file."""
     text: str
     truth: str | list[str]
     says: str
-    """A right answer in other words, where a judge compares."""
+    """A right answer in other words, if a judge compares."""
     found: tuple[str, ...] = ()
-    """Titles that an image search finds; () where the row has no such column."""
+    """Titles that an image search finds; () if the row has no such column."""
     rule: bool = False
-    """It is multiple choice, compared by rule."""
+    """Whether it is multiple choice, compared by rule."""
 
 
 PARK = "When was the park in the picture opened?"
@@ -85,7 +85,7 @@ TEST = (
     Asked("hr_mmsearch", "Which word is on the sign?", "EXIT", "exit sign"),
 )  # fmt: skip
 NAMES = {"deepeyes_4k_train_non_mcq": "deepeyes_4k_non_mcq", "deepeyes_4k_train_mcq": "deepeyes_4k_mcq"}
-"""In the meta file -> in the data recipe."""
+"""Name in the meta file -> name in the data recipe."""
 PASSAGES = (
     ("Legoland Windsor", "Legoland Windsor is a park in England. Its opening year is 1996."),
     ("Golf", "The best golf courses lie in Scotland."),
@@ -93,7 +93,7 @@ PASSAGES = (
 
 
 def published(folder: Path, name: str, questions: tuple[Asked, ...], used: str) -> Path:
-    """Files as its authors publish them: a meta file, and for each set JSON lines and pictures."""
+    """Files as published by the authors: a meta file, and JSON lines and pictures for each set."""
     meta = {}
     for number, asked in enumerate(questions):
         here = folder / "data" / asked.source
@@ -131,7 +131,7 @@ def published(folder: Path, name: str, questions: tuple[Asked, ...], used: str) 
 
 
 def models(request: dict[str, Any]) -> str:
-    """The judge and the summariser, by rule."""
+    """A rule-based judge and summariser."""
     system, user = request["messages"]
     content = user["content"]
     text = content if isinstance(content, str) else next(p["text"] for p in content if p["type"] == "text")
@@ -153,9 +153,9 @@ class Searching(ScriptedEngine):
     """Four rollouts of a question: obedient, taught, useful but wrong, useless and wrong.
 
     Args:
-        chat: Whose words it reads and writes.
-        questions: Those that it knows.
-        always: All rollouts are obedient.
+        chat: The chat template that it reads and writes.
+        questions: The questions that it knows.
+        always: Whether all rollouts are obedient.
     """
 
     def __init__(self, chat: Chat, questions: tuple[Asked, ...], *, always: bool) -> None:
@@ -174,7 +174,7 @@ class Searching(ScriptedEngine):
         return await ScriptedEngine(self._chat, [said]).generate(request)
 
     def searches(self, prompt: str, asked: Asked, habit: int) -> str:
-        """Which picture it is, then what is known about it; the answer is what was found."""
+        """Search for what the picture shows, then for facts about it; the answer is what was found."""
         told = responses(prompt)
         if habit == 3:
             return answered("1066") if told else called(prompt, "text_search_tool", query="best golf course")
@@ -188,7 +188,7 @@ class Searching(ScriptedEngine):
         return answered("1066" if habit == 2 else f"It opened in {year}." if habit == 1 else year)
 
     def looks(self, prompt: str, asked: Asked, habit: int) -> str:
-        """A look at the sign, or elsewhere; the right answer needs one, unless it can be guessed."""
+        """Look at the sign, or elsewhere; the right answer needs a look, unless it can be guessed."""
         right = asked.says if habit == 1 or isinstance(asked.truth, list) else asked.truth
         if habit == 1 and asked.rule:
             return answered(right)
@@ -226,7 +226,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The local retrieval."""
+    """The local search index."""
     folder = tmp_path_factory.mktemp("wiki")
     rows = [{"id": str(n), "title": title, "text": text} for n, (title, text) in enumerate(PASSAGES)]
     (folder / "corpus.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -244,7 +244,7 @@ def trained(
     tiny3: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """The folder of one step of a recipe."""
+    """The run folder of one step of a recipe."""
     out = tmp_path_factory.mktemp("trained") / "run"
     url = asked_models.endpoint().base_url
     changes = settings(
@@ -273,7 +273,7 @@ def trained(
 
 
 def drawn(run: Path) -> dict[tuple[str, int], Trajectory]:
-    """Source and rollout -> trajectory."""
+    """(source, rollout) -> trajectory."""
     (step,) = (run / "trajectories").iterdir()
     return {(found.source, found.rollout): found for found in read_trajectories(step)}
 
@@ -295,12 +295,12 @@ def test_the_policy_reads_one_prompt_with_all_tools(trained: Path) -> None:
     for found in drawn(trained).values():
         system, user, *_ = found.messages
         assert system.content.startswith(TOOLS_SYSTEM)
-        assert system.content.count("<tools>") == 2  # Qwen's sentence about them names the tag
+        assert system.content.count("<tools>") == 2  # Qwen's sentence about tools also names the tag
         assert "<thinking>" not in system.content + user.content
 
 
 @pytest.mark.parametrize(("rollout", "whose"), [(0, "obedient"), (1, "taught")])
-def test_the_obedient_and_the_taught_earn_full_marks_for_every_source(
+def test_obedient_and_taught_rollouts_earn_full_marks_for_every_source(
     trained: Path, rollout: int, whose: str, record_property: Record
 ) -> None:
     name = yaml.safe_load((trained / "recipe.yaml").read_text())["loss"]["algorithm"]
@@ -321,7 +321,7 @@ def test_searches_find_what_the_index_and_the_columns_hold(trained: Path) -> Non
     assert "1996" in read.output
 
 
-def test_a_useful_call_in_a_failing_answer_is_punished_less_as_the_formula_says(trained: Path) -> None:
+def test_a_useful_call_before_a_wrong_answer_is_punished_less_per_the_formula(trained: Path) -> None:
     found = drawn(trained)
     up = 0.5 / ((4 * 0.25 / 3) ** 0.5 + 1e-6)  # rewards 1.5, 1.5, 0.5, 0.5
     for source in SOURCES:
@@ -331,11 +331,11 @@ def test_a_useful_call_in_a_failing_answer_is_punished_less_as_the_formula_says(
     def after(similarity: float, support: float) -> float:
         return min(-up + 0.25 * similarity * support * up, 0.0)  # eq. 3 and 4, beta 0.25
 
-    # Both successes looked: IoU 1 and 0.9, mean 0.95. Of the multiple choice one did not look.
+    # Both successes looked: IoU 1 and 0.9, mean 0.95. For the multiple choice question one did not look.
     for source in ("deepeyes_4k_non_mcq", "visual_probe_train"):
         assert found[source, 2].call_advantages == pytest.approx([after(0.95, 1.0)], abs=1e-5)
     assert found["deepeyes_4k_mcq", 2].call_advantages == pytest.approx([after(1.0, 0.5)], abs=1e-5)
-    # Both asked for "Legoland Windsor opening year", the failing one for the same and "England" (eq. 5).
+    # Both searched for "Legoland Windsor opening year", the failing one for the same plus "England" (eq. 5).
     short, long = (
         {text[k : k + 2] for k in range(len(text) - 1)}
         for text in ("legoland windsor opening year", "legoland windsor opening year england")
@@ -346,7 +346,7 @@ def test_a_useful_call_in_a_failing_answer_is_punished_less_as_the_formula_says(
     )
 
 
-def test_the_report_tells_whose_credit_was_transferred(trained: Path) -> None:
+def test_the_report_shows_whose_credit_was_transferred(trained: Path) -> None:
     ended = vtune("report", trained, "--credit", "--json")
     assert ended.code == 0, ended.err
     (told,) = json.loads(ended.out)["runs"]
@@ -388,7 +388,7 @@ def evaluated(asked_models: FakeJudge, trained: Path, tmp_path_factory: pytest.T
     return out
 
 
-def test_the_benchmarks_are_scored_as_their_table_has_them(evaluated: Path, record_property: Record) -> None:
+def test_the_benchmarks_are_scored_as_in_their_table(evaluated: Path, record_property: Record) -> None:
     result = json.loads((evaluated / "results.json").read_text())["score"]
     assert result["score"] == 1.0
     assert {name: part["score"] for name, part in result["sources"].items()} == {
@@ -399,9 +399,9 @@ def test_the_benchmarks_are_scored_as_their_table_has_them(evaluated: Path, reco
     record_earned(record_property, "eval/search, obedient", trajectories)
 
 
-def test_zooms_are_audited_and_searches_are_not(trained: Path, evaluated: Path) -> None:
+def test_only_zooms_are_audited(trained: Path, evaluated: Path) -> None:
     audited = audit(trained)
-    assert audited["n"] == 12  # four rollouts of three questions about what can be seen
+    assert audited["n"] == 12  # four rollouts for each of three visual questions
     assert audited["accuracy"]["value"] == 0.5
     assert audited["faithful_of_correct"]["value"] == pytest.approx(5 / 6)  # one guessed
     assert audit(evaluated)["faithful_of_all"]["value"] == 1.0

@@ -13,7 +13,7 @@ from vtune.runs.recipes.chain.walk import check_joins
 from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
 
 
-def test_commands_on_one_line_are_several(tmp_path: Path) -> None:
+def test_several_commands_on_one_line_are_read(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(
         "# Prose.\n#   vtune curate a; vtune curate b --out 'x y'   (both)\nkey: 1  # vtune no command\n"
@@ -24,10 +24,7 @@ def test_commands_on_one_line_are_several(tmp_path: Path) -> None:
     ]
 
 
-# The code of before, under the recipes of today: the walk goes through the code itself.
-
-
-def test_every_command_in_a_header_is_one_that_there_is() -> None:
+def test_every_command_in_a_header_exists() -> None:
     commands = [command for entry in shipped_recipes() for command in commands_of(entry.path)]
     assert len(commands) > 40
     for given in commands:
@@ -39,21 +36,21 @@ def test_every_command_in_a_header_is_one_that_there_is() -> None:
         assert set(given.options) <= known, given.text
 
 
-def test_capitals_in_a_path_stand_for_any_name() -> None:
+def test_capitals_in_a_path_match_any_name() -> None:
     assert fits("data/orsta/SOURCE.parquet", "data/orsta/mm_math.parquet")
     assert not fits("data/orsta/SOURCE.parquet", "data/orsta/more/mm_math.parquet")
     assert not fits("data/orsta.parquet", "data/orstaxparquet")
     assert fits("./runs/a", "runs/a")
 
 
-def test_a_command_line_has_its_parts() -> None:
+def test_a_command_line_is_split_into_words_and_options() -> None:
     command = command_of(["data", "import", "coco", "--strict", "a.json", "--tools", "python", "--tools=x"])
     assert command.words == ("data", "import", "coco", "a.json")
     assert command.options == {"--strict": (), "--tools": ("python", "x")}
 
 
-def test_options_without_a_value_are_those_of_the_commands() -> None:
-    """Or the word behind a flag would be taken for its value: `vtune demo --compare --out DIR`."""
+def test_the_listed_flags_are_those_of_the_commands() -> None:
+    """Otherwise the word after a flag would be read as its value: `vtune demo --compare --out DIR`."""
     seen: set[str] = set()
     rest: list[Any] = [typer.main.get_command(app)]
     while rest:
@@ -64,7 +61,7 @@ def test_options_without_a_value_are_those_of_the_commands() -> None:
 
 
 def copied(name: str, folder: Path, header: str = "", **changed: str) -> Path:
-    """A shipped file with a comment at its top, and other values for keys at its top."""
+    """A copy of a shipped file with a comment at the top and changed top-level values."""
     source = find_shipped(name).path
     lines = source.read_text().splitlines()
     for key, value in changed.items():
@@ -83,25 +80,25 @@ def copied(name: str, folder: Path, header: str = "", **changed: str) -> Path:
         ("data import mars 'x", "not a command line"),
     ],
 )
-def test_a_command_that_is_none_is_an_error_of_the_recipe(command: str, what: str, tmp_path: Path) -> None:
+def test_an_invalid_command_is_an_error_in_the_recipe(command: str, what: str, tmp_path: Path) -> None:
     ended = vtune("recipes", "check", copied("data/own", tmp_path, f"#   vtune {command}"))
     assert (ended.code, what in ended.err) == (2, True), ended.err
 
 
-def test_passages_are_made_and_are_no_samples(tmp_path: Path) -> None:
+def test_passages_are_not_accepted_as_samples(tmp_path: Path) -> None:
     header = "#   vtune data make passages wiki.xml.bz2 --out data/mine.parquet"
     found = check_joins([str(copied("rl/orsta-tiny", tmp_path, header, data="[data/mine.parquet]"))])
     whys = [join["why"] for join in found["joins"] if join["level"] == "break"]
     assert whys == ["data make passages writes passages there, and samples are read"]
 
 
-def test_a_recipe_of_the_demo_may_be_replaced(tmp_path: Path) -> None:
+def test_a_demo_recipe_may_be_replaced(tmp_path: Path) -> None:
     found = check_joins([str(copied("sft/codev-tiny", tmp_path))])
     assert ("demo", "sft/codev-tiny") in {(join["writer"], join["reader"]) for join in found["joins"]}
     assert found["breaks"] == 0
 
 
-def test_a_run_that_begins_with_itself_is_a_break(tmp_path: Path) -> None:
+def test_a_run_that_starts_from_itself_is_a_break(tmp_path: Path) -> None:
     file = copied("rl/orsta-tiny", tmp_path, model="runs/alone").rename(tmp_path / "alone.yaml")
     file.write_text(file.read_text().replace("runs/orsta-tiny", "runs/alone"))
     found = check_joins([str(file)])
@@ -109,7 +106,7 @@ def test_a_run_that_begins_with_itself_is_a_break(tmp_path: Path) -> None:
     assert why == "it begins with the folder that it writes, and nothing else writes there"
 
 
-def test_runs_that_begin_with_one_another_are_named(tmp_path: Path) -> None:
+def test_runs_that_start_from_each_other_are_named(tmp_path: Path) -> None:
     lines = find_shipped("rl/orsta-tiny").path.read_text().splitlines()
     text = "\n".join(line for line in lines if not line.startswith("#"))
     (_, model) = next(line for line in text.splitlines() if line.startswith("model:")).split(" ", 1)

@@ -1,6 +1,6 @@
 """A policy that does exactly what its prompt asks, and knows the truth, earns full marks.
 
-Over importers, verifiers, places where answers are read, and prompt styles.
+Across importers, verifiers, places where answers are read, and prompt styles.
 """
 
 import json
@@ -52,7 +52,7 @@ SPACES: dict[str, list[dict[str, Any]]] = {
 
 
 def earned(sample: Sample, reply: str, shown: tuple[int, int]) -> float:
-    """What the verifier of a sample gives, boxes as tight as they get."""
+    """The score of a sample's verifier at the tightest IoU threshold."""
     verifier = VERIFIERS[sample.verifier]
     judged = with_shown_size(sample, shown) if answers_in_shown_pixels(sample) else sample
     return verifier.verify(reply, with_iou(judged, (TIGHTEST,)) if verifier.reads_iou else judged).score
@@ -65,18 +65,18 @@ def check(sample: Sample, style: Style, size: tuple[int, int], shown: tuple[int,
     prompt = "\n".join(turn.content for turn in turns)
     reply = obedient(prompt, sample, shown)
     assert earned(sample, reply, shown) == pytest.approx(1.0), f"{prompt}\n---\n{reply}"
-    if style == "pool":  # the recipes with the pool count tags, where they are paid for
+    if style == "pool":  # recipes with the prompt pool count tags if format is rewarded
         assert sample.format_ratio == 0 or counted_tags(reply).score == 1.0, f"{prompt}\n---\n{reply}"
     else:
         assert format_reward([*turns, Message("assistant", reply)]).score == 1.0, f"{prompt}\n---\n{reply}"
 
 
 def synthetic(name: str) -> Iterator[Sample]:
-    """Samples of a verifier: every place of the answer, wording and space, with and without a paid format."""
+    """Samples of a verifier: every answer place, wording and space, with and without a format reward."""
     kind = "points and boxes" if VERIFIERS[name].self_contained else "words and numbers"
     for place, wording, ratio, space in product(ANSWER_IN, WORDINGS, (0.0, 0.1), SPACES[kind]):
         if place == "reply" and "boxed" in wording:
-            continue  # the question contradicts what the sample says
+            continue  # the question would contradict the sample
         yield replace(
             sample_of(name),
             prompt=(Message("user", f"{IMAGE}{wording}", (0,)),),
@@ -88,7 +88,9 @@ def synthetic(name: str) -> Iterator[Sample]:
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_obedience_pays_with_every_verifier(name: str, style: Style, record_property: Record) -> None:
+def test_obedience_earns_full_marks_with_every_verifier(
+    name: str, style: Style, record_property: Record
+) -> None:
     samples = list(synthetic(name))
     assert len(samples) in (16, 96)
     record_combinations(record_property, {"verifier, place, wording, space": len(samples)})
@@ -98,7 +100,7 @@ def test_obedience_pays_with_every_verifier(name: str, style: Style, record_prop
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Importer -> the file that it made of a published one."""
+    """Importer -> the file that it made from a published one."""
     found = {}
     for name in sorted(name for name, layout in FORMATS.items() if layout.makes == "samples"):
         published = MAKERS[name](tmp_path_factory.mktemp(name))
@@ -111,7 +113,7 @@ IMPORTERS = sorted(name for name, layout in FORMATS.items() if layout.makes == "
 
 
 def judged(file: Path) -> list[Sample]:
-    """The samples of a file that are scored here: others wait for an official scorer, whatever is said."""
+    """The samples of a file that are scored here; others always need an official scorer."""
     samples = list(read_samples(file))
     assert samples
     return [sample for sample in samples if not scored_elsewhere(sample)]
@@ -123,14 +125,18 @@ def picture_size(sample: Sample, file: Path) -> tuple[int, int]:
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", IMPORTERS)
-def test_obedience_pays_with_every_importer(name: str, style: Style, imported: dict[str, Path]) -> None:
+def test_obedience_earns_full_marks_with_every_importer(
+    name: str, style: Style, imported: dict[str, Path]
+) -> None:
     for sample in judged(imported[name]):
         check(sample, style, picture_size(sample, imported[name]), SHOWN)
 
 
 @pytest.mark.parametrize("name", IMPORTERS)
-def test_what_a_cold_start_teaches_pays_where_nothing_is_added(name: str, imported: dict[str, Path]) -> None:
-    """`plain` is for policies that learnt from traces, which have tags; boxed where that is read."""
+def test_what_a_cold_start_teaches_earns_full_marks_with_plain_prompts(
+    name: str, imported: dict[str, Path]
+) -> None:
+    """`plain` is for policies trained on traces with tags; the answer is boxed if the sample reads a box."""
     for sample in judged(imported[name]):
         prompt = "\n".join(turn.content for turn in ask("plain", sample, [], [], draw=0))
         boxed = TAGS if sample.verifier_parm.get("answer_in") == "boxed" else TAGS[:2]
@@ -140,14 +146,14 @@ def test_what_a_cold_start_teaches_pays_where_nothing_is_added(name: str, import
 
 
 @pytest.mark.parametrize("name", [name for name in IMPORTERS if FORMATS[name].own_questions])
-def test_questions_of_ours_are_whole_in_the_file(name: str, imported: dict[str, Path]) -> None:
+def test_our_questions_are_complete_in_the_file(name: str, imported: dict[str, Path]) -> None:
     for sample in read_samples(imported[name]):
         assert missing_marks(sample) == ()
         assert VERIFIERS[sample.verifier].form(sample) in sample.question
 
 
-def test_photographs_become_questions_that_say_how_they_are_answered(coco_mini: Path, tmp_path: Path) -> None:
-    """Of 158 rows made of 22 photographs, 82 asked for boxes and named no `<answer>`."""
+def test_photographs_become_questions_that_say_how_to_answer(coco_mini: Path, tmp_path: Path) -> None:
+    """Regression: of 158 rows made of 22 photographs, 82 asked for boxes without naming `<answer>`."""
     from vtune.data.formats.building import Options
 
     out = tmp_path / "coco.parquet"
@@ -167,7 +173,7 @@ GEO3K = (
     "the final answer. The reasoning process MUST BE enclosed within <think> </think> tags. The final answer "
     "MUST BE put in \\boxed{}."
 )
-"""verl's examples/data_preprocess/geo3k.py, word for word behind the question."""
+"""verl's examples/data_preprocess/geo3k.py; word for word after the question."""
 
 
 @pytest.mark.parametrize(
@@ -179,7 +185,7 @@ GEO3K = (
         pytest.param("<image>Find x. <answer>\\boxed{}</answer>", None, {}, id="a box within tags"),
     ],
 )
-def test_verls_answers_are_read_where_its_prompt_asks_for_them(
+def test_verl_answers_are_read_where_the_prompt_asks_for_them(
     text: str, tools: Any, parm: dict[str, str], tmp_path: Path
 ) -> None:
     row = {
@@ -198,7 +204,7 @@ def test_verls_answers_are_read_where_its_prompt_asks_for_them(
         assert {accuracy(one).score for one in asked(sample, "codev", ())} == {1.0}
 
 
-def test_a_question_that_asks_for_a_box_nobody_reads_is_told_what_to_import_anew() -> None:
+def test_a_question_that_asks_for_an_unread_box_gets_advice_to_import_again() -> None:
     sample = replace(SAMPLE, prompt=(Message("user", GEO3K.removeprefix(IMAGE)),), images=())
     join = prompt_join("w", "r", "plain", asked(sample, "plain", ()))
     assert join.level == "break"

@@ -14,7 +14,7 @@ SHIPPED = {
     "rl": ("codev", "orsta-7b", "credit-search-8b", "credit-search-4b"),
     "eval": ("vstar", "hrbench-4k", "search", "own"),
 }
-"""What chains run."""
+"""Shipped recipes that the chains run."""
 
 
 @pytest.mark.parametrize(
@@ -28,19 +28,19 @@ SHIPPED = {
         ("eval", "offers"),
     ],
 )
-def test_a_chain_sets_nothing_that_the_list_does_not_hold(kind: str, key: str) -> None:
+def test_a_chain_may_set_only_listed_keys(kind: str, key: str) -> None:
     with pytest.raises(AssertionError, match="a chain may not change"):
         settings(kind, **{key: 0})
 
 
-def test_what_the_list_holds_becomes_words() -> None:
+def test_listed_keys_become_set_arguments() -> None:
     assert settings("rl", model="m", reward__judge__base_url="u") == [
         "--set", "model=m", "--set", "reward.judge.base_url=u",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_with_another_recipe_than_the_shipped_one_is_found(kind: str, tmp_path: Path) -> None:
+def test_a_run_with_a_changed_recipe_is_detected(kind: str, tmp_path: Path) -> None:
     name = SHIPPED[kind][0]
     ships = load_recipe(find_shipped(f"{kind}/{name}").path, KINDS[kind])
     file = tmp_path / "recipe.yaml"
@@ -54,7 +54,7 @@ def test_a_run_with_another_recipe_than_the_shipped_one_is_found(kind: str, tmp_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_key_of_the_list_is_one_of_the_recipe(kind: str) -> None:
+def test_every_listed_key_exists_in_a_recipe(kind: str) -> None:
     keys = set()
     for name in SHIPPED[kind]:
         values = load_recipe(find_shipped(f"{kind}/{name}").path, KINDS[kind]).model_dump(mode="json")
@@ -65,7 +65,7 @@ def test_every_key_of_the_list_is_one_of_the_recipe(kind: str) -> None:
 
 
 def _other(values: object) -> object:
-    """The same sections, with another value in every place."""
+    """The same sections with every value changed."""
     if isinstance(values, dict):
         return {key: _other(value) for key, value in values.items()}
     if isinstance(values, list) and any(isinstance(item, dict) for item in values):
@@ -73,7 +73,7 @@ def _other(values: object) -> object:
     return "another"
 
 
-def test_chains_change_recipes_by_the_list_alone() -> None:
+def test_chains_change_recipes_only_through_the_list() -> None:
     chains = sorted(Path(__file__).parent.glob("test_*.py"))
     assert len(chains) > 1
     for file in chains:

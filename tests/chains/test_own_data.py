@@ -1,7 +1,7 @@
-"""A user's own questions with boxes, from a file to the report, with the recipes that ship.
+"""A user's own questions with boxes, from a file to the report, with the shipped recipes.
 
-Recipes are changed in nothing but what `overrides` lists. The policy is scripted: it says what the traces say
-that its cold start is taught, so that every step of the chain has to agree with the one before it.
+Recipes are changed only in the keys that `overrides` lists. The policy is scripted: it repeats the traces of
+its cold start, so that every step of the chain has to agree with the one before it.
 """
 
 import csv
@@ -125,7 +125,7 @@ def as_table(folder: Path) -> tuple[Path, Path]:
 
 
 class Taught(ScriptedEngine):
-    """Says of each sample what its trace says, word for word."""
+    """Repeats for each sample its trace, word for word."""
 
     def __init__(self, chat: Chat, samples: Sequence[Sample], traces: Sequence[Trajectory]) -> None:
         super().__init__(chat, ["never said"])
@@ -143,7 +143,7 @@ class Taught(ScriptedEngine):
 
 @dataclass(frozen=True)
 class Chain:
-    """What each step has left behind."""
+    """The output of each step."""
 
     samples: Path
     traces: Path
@@ -187,7 +187,7 @@ def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Chain:
         patch.setattr(
             training, "training_engine", lambda recipe, policy, **more: Taught(policy.chat, drawn, taught)
         )
-        patch.setattr("vtune.runs.train.learning.MISMATCH", math.inf)  # of its log-probabilities
+        patch.setattr("vtune.runs.train.learning.MISMATCH", math.inf)  # its log-probabilities are made up
         done(*words)
 
         async def engine(kind: str, recipe: object, policy: Any, **more: object) -> Taught:
@@ -201,21 +201,21 @@ def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Chain:
     return Chain(samples, traces, school, root / "rl", root / "eval", table)
 
 
-def test_lines_and_a_table_become_the_same_samples(chain: Chain) -> None:
+def test_json_lines_and_a_table_become_the_same_samples(chain: Chain) -> None:
     lines, table = (list(read_samples(file)) for file in (chain.samples, chain.from_table))
     assert len(lines) == COUNT
     by_id = {sample.id: sample for sample in table}
     for sample in lines:
-        # Curation notes the source of its recipe; the table lists its options in the question alone.
+        # Curation records the source of its recipe; the table lists options only in the question.
         assert replace(by_id[sample.id], source="own", extra={}) == replace(sample, source="own", extra={})
 
 
-def test_every_question_has_a_trace_that_the_cold_start_could_learn(chain: Chain) -> None:
+def test_every_question_has_a_trace_for_the_cold_start(chain: Chain) -> None:
     assert len(list(read_trajectories(chain.traces))) == COUNT
     assert {step for step, _ in numbers(chain.school)} == {0, 1}
 
 
-def test_the_sandbox_returns_to_the_taught_policy_what_its_traces_say(chain: Chain) -> None:
+def test_the_sandbox_returns_what_the_traces_say(chain: Chain) -> None:
     taught = {trace.sample_id: trace for trace in read_trajectories(chain.traces)}
     for file in (chain.rl / "trajectories" / "step-000000.parquet", chain.eval / "trajectories.parquet"):
         drawn = list(read_trajectories(file))
@@ -245,7 +245,7 @@ def test_the_taught_policy_earns_full_marks_for_every_source(chain: Chain, recor
         assert row["red_flags"] == 0
 
 
-def test_what_the_run_did_right_and_faithfully_is_what_it_was_taught(chain: Chain, tmp_path: Path) -> None:
+def test_the_run_is_right_and_faithful_where_it_was_taught_to_be(chain: Chain, tmp_path: Path) -> None:
     for run in (chain.rl, chain.eval):
         out = tmp_path / f"{run.name}.parquet"
         made = done("data", "make", "traces", "--run", run, "--out", out)

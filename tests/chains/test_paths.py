@@ -1,4 +1,4 @@
-"""What `vtune curate` writes where nothing is said is what the full-size recipe of the same data reads."""
+"""The default output path of `vtune curate` is what the full-size recipe of the same data reads."""
 
 import pytest
 import yaml

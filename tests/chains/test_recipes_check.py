@@ -1,4 +1,4 @@
-"""`vtune recipes check`: what ships joins, and whatever breaks a join is found and named."""
+"""`vtune recipes check`: shipped recipes fit together, and every break is found and named."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -46,29 +46,27 @@ def breaks(found: Mapping[str, Any]) -> list[dict[str, str]]:
     return [join for join in found["joins"] if join["level"] == "break"]
 
 
-def test_what_ships_joins(everything: dict[str, Any]) -> None:
+def test_shipped_recipes_fit_together(everything: dict[str, Any]) -> None:
     assert breaks(everything) == []
     assert len(everything["recipes"]) == len(shipped_recipes())
 
 
 @pytest.mark.parametrize(("sweep", "made"), [("both", "lens"), ("shortcut", "lens"), ("iou", "shapes")])
-def test_what_a_sweep_prepares_is_read_by_itself_alone(
-    sweep: str, made: str, everything: dict[str, Any]
-) -> None:
+def test_only_the_sweep_reads_what_it_prepares(sweep: str, made: str, everything: dict[str, Any]) -> None:
     own = [join for join in everything["joins"] if join["reader"].startswith(f"sweep/{sweep}:")]
     assert {join["writer"] for join in own if join["about"] == "file"} == {f"data make {made}"}
 
 
-def test_what_a_sweep_does_not_prepare_is_a_break(shipped: list[Node], tmp_path: Path) -> None:
+def test_reading_a_file_that_the_sweep_does_not_prepare_is_a_break(
+    shipped: list[Node], tmp_path: Path
+) -> None:
     text = find_shipped("sweep/mix").path.read_text()
     (tmp_path / "mix.yaml").write_text(text.replace("{prepared}/counting/s", "{prepared}/gone/s"))
     at_fault = breaks(check_joins([str(tmp_path / "mix.yaml")], shipped=shipped))
     assert {(join["writer"], join["reader"]) for join in at_fault} == {("nobody", "sweep/mix:counting")}
 
 
-def test_a_cold_start_in_a_sweep_has_the_traces_that_its_command_names(
-    shipped: list[Node], tmp_path: Path
-) -> None:
+def test_a_sweeps_cold_start_has_the_traces_named_by_its_command(shipped: list[Node], tmp_path: Path) -> None:
     text = find_shipped("sweep/iou").path.read_text()
     assert "data make shapes" in text
     (tmp_path / "iou.yaml").write_text(text.replace("data make shapes", "data make lens"))
@@ -76,21 +74,21 @@ def test_a_cold_start_in_a_sweep_has_the_traces_that_its_command_names(
     assert {join["writer"] for join in at_fault} >= {"data make lens"}
 
 
-def test_every_recipe_that_ships_reads_or_writes(everything: dict[str, Any]) -> None:
+def test_every_shipped_recipe_reads_or_writes(everything: dict[str, Any]) -> None:
     ends = {join[end] for join in everything["joins"] for end in ("reader", "writer")}
-    # Agents and groups are named on the command line.
+    # Agents and groups are given on the command line.
     joined = {name for name in everything["recipes"] if not name.startswith(("agent/", "group/"))}
     assert len(joined) > 30
     assert joined <= ends
 
 
 @pytest.mark.parametrize("entry", [e for e in shipped_recipes() if e.kind == "rl"], ids=lambda e: e.name)
-def test_training_is_held_against_all_that_samples_carry(entry: Any, everything: dict[str, Any]) -> None:
+def test_training_is_checked_against_everything_samples_carry(entry: Any, everything: dict[str, Any]) -> None:
     about = {join["about"] for join in everything["joins"] if join["reader"] == f"rl/{entry.name}"}
     assert {"policy", "file", "tools", "prompt", "format", "verifiers", "weights", "looks"} <= about
 
 
-def test_the_chains_of_the_papers_are_walked(everything: dict[str, Any]) -> None:
+def test_the_chains_of_the_papers_are_checked(everything: dict[str, Any]) -> None:
     edges = {(join["writer"], join["reader"]) for join in everything["joins"]}
     assert edges >= {
         ("data import thyme", "data/codev-sft"),
@@ -108,7 +106,7 @@ def test_the_chains_of_the_papers_are_walked(everything: dict[str, Any]) -> None
     }
 
 
-def test_how_many_calls_traces_have_is_said_for_each_trace(everything: dict[str, Any]) -> None:
+def test_the_number_of_calls_is_reported_per_trace(everything: dict[str, Any]) -> None:
     written = {join["written"] for join in everything["joins"] if join["about"] == "traces"}
     assert "0 or 1 calls per trace, of python" in written
     made = [trace_of(calls) for calls in ((), ("python",), ("python", "image_zoom_in_tool"))]
@@ -124,7 +122,7 @@ def trace_of(tools: Sequence[str]) -> Trajectory:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A change of a shipped file, and the join that it breaks."""
+    """A change to a shipped file, and the join that it breaks."""
 
     name: str
     old: str
@@ -256,11 +254,11 @@ def test_a_broken_copy_is_found_and_named(case: Mutation, shipped: list[Node], t
     assert all(found["fix"] for found in at_fault)
 
 
-def test_there_are_as_many_mutations_as_are_spoken_of() -> None:
+def test_there_are_at_least_20_mutations() -> None:
     assert len(MUTATIONS) >= 20
 
 
-def test_a_judge_that_answers_need_is_missed(shipped: list[Node], tmp_path: Path) -> None:
+def test_a_missing_judge_that_answers_need_is_a_break(shipped: list[Node], tmp_path: Path) -> None:
     text = find_shipped("rl/credit-search-8b").path.read_text()
     head, _, rest = text.partition("  judge:")
     file = tmp_path / "credit-search-8b.yaml"
@@ -271,13 +269,13 @@ def test_a_judge_that_answers_need_is_missed(shipped: list[Node], tmp_path: Path
     assert found["fix"] == "set reward.judge"
 
 
-def test_a_temperature_at_which_nobody_trains_is_found(shipped: list[Node], tmp_path: Path) -> None:
+def test_a_temperature_that_training_does_not_allow_is_a_break(shipped: list[Node], tmp_path: Path) -> None:
     file = mutated("rl/codev", "  temperature: 1.0 ", "  temperature: 0.7 ", tmp_path)
     (found,) = breaks(check_joins([str(file)], shipped=shipped))
     assert (found["about"], found["why"]) == ("engine", "rollout.temperature is 0.7")
 
 
-def test_two_runs_in_one_folder_are_found(shipped: list[Node], tmp_path: Path) -> None:
+def test_two_runs_in_one_folder_are_a_break(shipped: list[Node], tmp_path: Path) -> None:
     (tmp_path / "sft").mkdir()
     school = mutated("sft/codev", "--out models/codev-7b-sft", "--out runs/codev", tmp_path / "sft")
     training = mutated("rl/codev", "model: models/codev-7b-sft", "model: runs/codev", tmp_path)
@@ -285,7 +283,7 @@ def test_two_runs_in_one_folder_are_found(shipped: list[Node], tmp_path: Path) -
     assert ("run folder", "rl/codev") in {(b["about"], b["reader"]) for b in found}
 
 
-def test_random_weights_are_not_asked_to_obey(shipped: list[Node], tmp_path: Path) -> None:
+def test_random_weights_are_not_expected_to_obey(shipped: list[Node], tmp_path: Path) -> None:
     old = "model: runs/orsta-tiny-sft/checkpoints/newest"
     file = mutated("rl/orsta-tiny", old, "model: models/shapes-tiny", tmp_path)
     found = check_joins([str(file)], shipped=shipped)
@@ -295,7 +293,7 @@ def test_random_weights_are_not_asked_to_obey(shipped: list[Node], tmp_path: Pat
     assert notes["prompt"].startswith("its weights are random")
 
 
-def test_break_2_is_found_where_a_thought_is_demanded_of_each_turn(
+def test_a_format_that_demands_a_thought_in_each_turn_is_a_break(
     shipped: list[Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def strict(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Verdict:
@@ -313,7 +311,7 @@ def test_break_2_is_found_where_a_thought_is_demanded_of_each_turn(
     assert "without <think>" in found[0]["why"]
 
 
-def test_break_8_is_found_where_an_import_adds_nothing(
+def test_an_import_that_adds_no_instructions_is_a_break(
     shipped: list[Node], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     own = tmp_path / "mine.yaml"
@@ -328,7 +326,7 @@ def test_break_8_is_found_where_an_import_adds_nothing(
     assert ("rl/mine", "prompt") in {(b["reader"], b["about"]) for b in found}
 
 
-def test_break_3_is_found_where_a_reader_says_the_tools(
+def test_a_reader_that_sets_the_tools_is_a_break(
     shipped: list[Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from vtune.runs.evaluate import questions
@@ -343,7 +341,7 @@ def test_break_3_is_found_where_a_reader_says_the_tools(
 # A user's own recipes.
 
 
-def test_own_recipes_join_by_the_commands_in_their_headers(shipped: list[Node], tmp_path: Path) -> None:
+def test_user_recipes_join_through_the_commands_in_their_headers(shipped: list[Node], tmp_path: Path) -> None:
     mutated("data/own", "sources:\n  own", "sources:\n  mine", tmp_path)
     training = mutated("rl/codev", "data/curated/codev-rl/samples", "data/my_curated/samples", tmp_path)
     (tmp_path / "columns.yaml").write_text("source: mine\nquestion: q\nanswer: a\n")
@@ -356,7 +354,7 @@ def test_own_recipes_join_by_the_commands_in_their_headers(shipped: list[Node], 
     ]
 
 
-def test_every_recipe_of_a_folder_is_looked_at(shipped: list[Node], tmp_path: Path) -> None:
+def test_every_recipe_in_a_folder_is_checked(shipped: list[Node], tmp_path: Path) -> None:
     text = find_shipped("rl/codev-tiny").path.read_text()
     paid, unpaid = tmp_path / "paid", tmp_path / "unpaid"
     for folder in (paid, unpaid):
@@ -369,14 +367,12 @@ def test_every_recipe_of_a_folder_is_looked_at(shipped: list[Node], tmp_path: Pa
     with pytest.raises(RecipeError, match="are both rl/mine"):
         check_joins([str(paid), str(unpaid / "mine.yaml")], shipped=shipped)
     (unpaid / "mine.yaml").rename(unpaid / "other.yml")
-    # A file that is named and lies in a folder that is named, too, is one.
+    # A file that is given both directly and by its folder counts once.
     found = check_joins([str(tmp_path), str(paid / "mine.yaml")], shipped=shipped)
     assert found["recipes"] == ["rl/mine", "rl/other"]
 
 
-def test_a_file_takes_the_place_of_a_shipped_one_in_whatever_order_they_are_named(
-    shipped: list[Node], tmp_path: Path
-) -> None:
+def test_a_user_file_replaces_a_shipped_one_in_any_order(shipped: list[Node], tmp_path: Path) -> None:
     own = tmp_path / "codev-tiny.yaml"
     text = find_shipped("rl/codev-tiny").path.read_text()
     for part in ("accuracy: 1.0", "format: 0.3", "tool: 0.5"):
@@ -386,7 +382,7 @@ def test_a_file_takes_the_place_of_a_shipped_one_in_whatever_order_they_are_name
         assert breaks(check_joins(names, shipped=shipped))
 
 
-def test_a_file_that_is_there_is_looked_at_itself(
+def test_an_existing_data_file_is_read_itself(
     shipped: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -400,7 +396,7 @@ def test_a_file_that_is_there_is_looked_at_itself(
     assert {b["writer"] for b in found} == {"a file that is here"}
 
 
-def test_a_cold_start_by_a_command_in_the_header_teaches_what_its_settings_name(
+def test_a_cold_start_in_the_header_teaches_the_data_that_it_sets(
     shipped: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -421,7 +417,7 @@ def test_a_cold_start_by_a_command_in_the_header_teaches_what_its_settings_name(
     assert ("sft/codev-tiny", "rl/mine", "policy") in joined
 
 
-def test_rows_of_an_own_environment_are_not_held_against_our_tools(
+def test_rows_of_a_custom_environment_are_not_checked_against_our_tools(
     shipped: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -441,7 +437,7 @@ def test_rows_of_an_own_environment_are_not_held_against_our_tools(
     assert not any("which no sample offers" in why for _, why in noted)
 
 
-def test_the_exit_status_tells_breaks_from_bad_input(tmp_path: Path) -> None:
+def test_the_exit_code_distinguishes_breaks_from_bad_input(tmp_path: Path) -> None:
     ended = vtune("recipes", "check", "rl/orsta-tiny", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["recipes"] == ["rl/orsta-tiny"]
@@ -459,15 +455,13 @@ def test_the_exit_status_tells_breaks_from_bad_input(tmp_path: Path) -> None:
     assert "is not a recipe, data recipe, suite or sweep" in ended.err
 
 
-def test_rows_whose_columns_a_map_names_stand_for_nobodys_file(tmp_path: Path) -> None:
+def test_a_format_that_needs_a_column_map_has_no_specimen(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="rows of the format hf have no shape of their own"):
         writers._specimen("hf", tmp_path, "a recipe")
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_layout_has_a_specimen_that_imports_as_the_published_files_do(
-    name: str, tmp_path: Path
-) -> None:
+def test_every_layout_has_a_specimen_that_imports_like_published_files(name: str, tmp_path: Path) -> None:
     write = FORMATS[name].specimen
     assert write is not None
     found = write(tmp_path)
@@ -481,7 +475,7 @@ def test_every_layout_has_a_specimen_that_imports_as_the_published_files_do(
     assert set(made["by_verifier"]) <= set(published.verifiers)
 
 
-def test_a_run_on_the_disk_has_taught_what_its_own_recipe_says(
+def test_a_run_on_disk_has_taught_what_its_own_recipe_says(
     shipped: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -511,7 +505,7 @@ def test_a_run_on_the_disk_has_taught_what_its_own_recipe_says(
     assert "nobody knows what runs/school was taught: not the recipe of a run" in policy["why"]
 
 
-def test_a_sweep_still_joins_once_its_cold_start_is_there(
+def test_a_sweep_still_joins_once_its_cold_start_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,8 @@
-"""Every importer and verifier, prompt style and set of tools: who does what is asked gets all that is paid.
+"""Every importer and verifier, prompt style and set of tools: doing what is asked earns the full reward.
 
-A combination that cannot be asked is refused before a run: a style that tells nothing of a tool, or a
-question that speaks of one which is not offered. Nothing is left between: it pays in full, or does not start.
+A combination that cannot work is refused before the run: a style that does not describe a tool, or a question
+that mentions a tool which is not offered. So every combination either earns the full reward or does not
+start.
 """
 
 from collections import Counter
@@ -46,7 +47,7 @@ from vtune.verifiers.answer_instruction import self_contained
 from vtune.verifiers.verifier import ANSWER_IN
 
 __all__ = ["imported"]
-"""A fixture of the neighbour's."""
+"""A fixture of a neighbouring module."""
 
 BACKED = ToolsRecipe.model_validate(
     {
@@ -65,7 +66,7 @@ def player() -> Player:
 
 @dataclass(frozen=True)
 class Case:
-    """A sample that offers a set of tools, or why it cannot."""
+    """A sample that offers a set of tools; None if it cannot."""
 
     tools: str
     sample: Sample | None
@@ -80,7 +81,7 @@ def offered_sets(sample: Sample) -> Iterator[Case]:
 
 
 def is_asked(sample: Sample, style: Style) -> bool:
-    """Whether a run takes the sample, as `vtune rl` and `vtune eval` find out before they start."""
+    """Whether a run accepts the sample, as `vtune rl` and `vtune eval` check before they start."""
     try:
         check_tools([sample], BACKED, style)
     except RecipeError:
@@ -89,7 +90,7 @@ def is_asked(sample: Sample, style: Style) -> bool:
 
 
 def obey(sample: Sample, style: Style, player: Player, size: tuple[int, int]) -> None:
-    """Check that obedience earns accuracy, format and all that looks pay."""
+    """Check that obedience earns accuracy, format and the full reward for looks."""
     names = [f"image_{number}.png" for number in range(len(sample.images))]
     schemas = player.tools.schemas(player.tools.names(sample.tools))
     turns = ask(style, sample, names, [size] * len(names), schemas, draw=7)
@@ -102,7 +103,7 @@ def obey(sample: Sample, style: Style, player: Player, size: tuple[int, int]) ->
 def paid(
     sample: Sample, messages: Sequence[Message], steps: Sequence[Step], *, counted: bool = False
 ) -> None:
-    """Check that a conversation earns accuracy and format in full, and each look its own."""
+    """Check that a conversation earns accuracy and format in full, and each look its full score."""
     reply = "\n".join(turn.content for turn in messages if turn.role == "assistant")
     assert earned(sample, reply, SHOWN) == pytest.approx(1.0), reply
     calls: list[Call] = [step.call for step in steps]
@@ -116,10 +117,10 @@ def paid(
 
 
 def every(sample: Sample, player: Player, size: tuple[int, int]) -> Counter[str]:
-    """All sets and styles of a sample, obeyed; and what cold starts teach, where nothing is added.
+    """Check obedience for all tool sets and styles of a sample, and the forms that cold starts teach.
 
     Returns:
-        How many combinations were obeyed, refused before a run, and put to a policy that was taught.
+        How many combinations were obeyed, refused before a run, or checked in the taught forms.
     """
     found: Counter[str] = Counter()
     for case in offered_sets(sample):
@@ -135,9 +136,10 @@ def every(sample: Sample, player: Player, size: tuple[int, int]) -> Counter[str]
 
 
 def taught(sample: Sample, player: Player) -> int:
-    """Check that what cold starts teach earns the format reward; how many forms there are.
+    """Check that the forms that cold starts teach earn the format reward; return how many there are.
 
-    Those of `vtune data make traces`, of Thyme (one pair of thoughts around all code) and of SenseNova-MARS.
+    The forms of `vtune data make traces`, Thyme (one pair of `<think>` tags around all code) and
+    SenseNova-MARS.
     """
     schemas = player.tools.schemas(player.tools.names(sample.tools))
     shown = tuple(range(len(sample.images)))
@@ -155,7 +157,7 @@ def taught(sample: Sample, player: Player) -> int:
 
 
 def of_importer(file: Path, player: Player) -> Counter[str]:
-    """All combinations of the samples that an importer made."""
+    """Check all combinations for the samples of an importer."""
     found: Counter[str] = Counter()
     for sample in judged(file):
         pictures = tuple(Picture(data=load_picture(picture, file.parent)) for picture in sample.images)
@@ -164,7 +166,7 @@ def of_importer(file: Path, player: Player) -> Counter[str]:
 
 
 def of_verifier(name: str, player: Player) -> Counter[str]:
-    """All combinations of samples of a verifier: every place of the answer, format paid for or not."""
+    """Check all combinations for samples of a verifier: every answer place, format rewarded or not."""
     found: Counter[str] = Counter()
     picture = Picture(data=jpeg(0, SIZE))
     space = {"space": "pixels", "width": SIZE[0], "height": SIZE[1]} if VERIFIERS[name].self_contained else {}
@@ -176,16 +178,16 @@ def of_verifier(name: str, player: Player) -> Counter[str]:
             format_ratio=ratio,
             verifier_parm={"answer_in": place} | space,
         )
-        # As an import leaves it: who learnt from traces is told nothing else.
+        # As after an import: policies trained on traces get no further instructions.
         found += every(self_contained(sample) if space else sample, player, SIZE)
     return found
 
 
 @pytest.mark.parametrize("name", IMPORTERS)
-def test_every_importer_with_every_style_and_set_of_tools(
+def test_every_importer_works_with_every_style_and_tool_set(
     name: str, imported: dict[str, Path], player: Player, record_property: Record
 ) -> None:
-    if not judged(imported[name]):  # all of it waits for its authors' evaluator
+    if not judged(imported[name]):  # all of it needs the official evaluator
         assert name == "mega_bench"
         return
     found = of_importer(imported[name], player)
@@ -196,16 +198,16 @@ def test_every_importer_with_every_style_and_set_of_tools(
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_every_verifier_with_every_style_and_set_of_tools(
+def test_every_verifier_works_with_every_style_and_tool_set(
     name: str, player: Player, record_property: Record
 ) -> None:
     found = of_verifier(name, player)
     record_combinations(record_property, {f"verifier, {kind}": count for kind, count in found.items()})
-    # Six samples: `tools` mentions all sets, `codev` of none and code, `pool` of none.
+    # Six samples: `tools` describes all sets, `codev` only no tools and code, `pool` only no tools.
     assert found == {"obeyed": 6 * 12, "refused": 6 * 15, "taught": 6 * 27}
 
 
-def test_the_sets_hold_those_of_the_recipes() -> None:
+def test_the_tool_sets_include_those_of_the_recipes() -> None:
     used = set()
     for entry in shipped_recipes():
         tools = load_recipe(entry.path, RLRecipe).tools if entry.kind == "rl" else None

@@ -1,7 +1,7 @@
-"""V-Triune's chain: rows as Orsta-47k prints them -> `data/orsta-47k` -> `rl/orsta-7b`, as they ship.
+"""V-Triune's chain: rows as published in Orsta-47k -> `data/orsta-47k` -> `rl/orsta-7b`, as shipped.
 
 The policy is scripted and obedient. In curation it is right every other time, so that no sample is too easy
-or too hard; in training it is always right, and must earn all that each source pays.
+or too hard; in training it is always right, and must earn the full reward of each source.
 """
 
 import json
@@ -39,7 +39,7 @@ Your detailed reasoning process here.
 [{{'bbox_2d': [x1,y1,x2,y2], 'label': label_name}}]
 </answer>
 """
-"""Word for word. It names no tags of thoughts, which equation 2 counts, nor what coordinates mean."""
+"""Word for word. It names neither the thought tags that equation 2 counts nor the unit of coordinates."""
 
 REASONING = {
     "mm_math": "math",
@@ -62,7 +62,7 @@ RATIO = ("iou_max_label_first", "iou_max_iou_first", "iou_completeness", "map", 
 
 
 def row(source: str, number: int, ability: str, text: str, truth: str, *, boxes: bool) -> dict[str, Any]:
-    """A row of Orsta-Data-47k."""
+    """A row as in Orsta-Data-47k."""
     weights = dict.fromkeys(RATIO, 0.0) | {"iou_max_label_first": 1.0, "iou_completeness": 0.3}
     return {
         "data_source": source,
@@ -89,7 +89,7 @@ def hash_of(source: str) -> int:
 
 
 def plain_rows(source: str, ability: str) -> Iterator[dict[str, Any]]:
-    """Questions as they are published: the loader appends how to answer (the prompt pool)."""
+    """Questions as published: the loader appends the answer instruction (from the prompt pool)."""
     truth = TRUTHS.get(ability, f"NO {source.split('_')[0]}")
     text = f"<image>\nWhat is the number, or the text, in picture 0 of {source}?"
     yield row(source, 0, ability, text, truth, boxes=False)
@@ -114,7 +114,7 @@ def published() -> dict[str, list[dict[str, Any]]]:
 
 
 class Obedient(ScriptedEngine):
-    """Knows the truth of every question; right in all rollouts, or in every other one."""
+    """Knows the answer to every question; is right in all rollouts, or in every other one."""
 
     def __init__(self, policy: Any, truths: dict[str, Sample], *, always: bool) -> None:
         super().__init__(policy.chat, ["never said"])
@@ -142,7 +142,7 @@ def by_place(files: list[Path]) -> dict[str, Sample]:
 
 @pytest.fixture(scope="module")
 def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which the whole chain ran: `data/orsta`, `curated`, `run`."""
+    """The folder of the whole chain: `data/orsta`, `curated`, `run`."""
     folder = tmp_path_factory.mktemp("vtriune")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -155,7 +155,7 @@ def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         truths = by_place(sorted((folder / "data" / "orsta").glob("*.parquet")))
 
         def engine(policy: Any, *, apart: bool = False, **_: object) -> Obedient:
-            # Pass rates are drawn apart, training is not.
+            # Only the engine for pass rates samples each row from its own seed (`apart`).
             return Obedient(policy, truths, always=not apart)
 
         draw_with(patch, engine)
@@ -186,8 +186,8 @@ def sources() -> set[str]:
     return set(load_recipe(find("orsta-47k", "data_recipes"), DataRecipe).sources)
 
 
-def test_no_source_is_lost_between_the_published_rows_and_the_training_data(chain: Path) -> None:
-    """What rules may drop aside: surplus pictures with one box or several, 1:2."""
+def test_no_source_is_lost_from_published_rows_to_training_data(chain: Path) -> None:
+    """Except for what a rule may drop: pictures with one or several boxes beyond the ratio 1:2."""
     kept = [sample.source for sample in read_samples(chain / "curated" / "samples.parquet")]
     assert set(kept) == sources()
     assert len(sources()) == 18
@@ -195,7 +195,9 @@ def test_no_source_is_lost_between_the_published_rows_and_the_training_data(chai
     assert kept.count("d3") == 2
 
 
-def test_an_obedient_policy_earns_all_that_each_source_pays(chain: Path, record_property: Record) -> None:
+def test_an_obedient_policy_earns_the_full_reward_of_each_source(
+    chain: Path, record_property: Record
+) -> None:
     rows = {source: row for (_, source), row in numbers(chain / "run").items() if source != "all"}
     assert set(rows) == sources()
     files = sorted((chain / "run" / "trajectories").glob("*.parquet"))
@@ -209,7 +211,7 @@ def test_an_obedient_policy_earns_all_that_each_source_pays(chain: Path, record_
         assert row["unscored"] == 0, source
 
 
-def test_format_is_full_wherever_it_is_paid_for(chain: Path) -> None:
+def test_the_format_score_is_full_wherever_it_is_rewarded(chain: Path) -> None:
     ratios = {s.id: s.format_ratio for s in read_samples(chain / "curated" / "samples.parquet")}
     (first, *_) = sorted((chain / "run" / "trajectories").glob("*.parquet"))
     drawn = list(read_trajectories(first))

@@ -1,4 +1,4 @@
-"""A policy that uses the tools that its prompt mentions, once each and well, and then answers."""
+"""A policy that uses each tool that its prompt mentions once, correctly, and then answers."""
 
 import asyncio
 import hashlib
@@ -36,21 +36,21 @@ TOOL_SETS: Mapping[str, tuple[ToolName, ...]] = {
     "all": ("python", ZOOM, TEXT, IMAGE),
 }
 LOOKS = ("python", ZOOM)
-"""Tools that show a part of a picture: what they show is paid for."""
+"""Tools that show a part of a picture, which is rewarded."""
 
 
 class Shelf:
-    """A searcher with one passage."""
+    """A search index with one passage."""
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
         return [Passage(id="1", title="Signs", text="What is known about signs.")]
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
 
 def toolbox() -> Toolbox:
-    """The real tools, with a searcher of one passage and cached image searches."""
+    """The real tools, with an index of one passage and cached image searches."""
     return Toolbox(
         {
             ZOOM: zoom.Zoom(zoom.ZoomRecipe(space="relative_1000", min_side=LEGIBLE)),
@@ -61,7 +61,7 @@ def toolbox() -> Toolbox:
 
 
 def searchable(sample: Sample) -> Sample:
-    """The sample with what tools need to know: a box in its first picture, and a stored image search."""
+    """The sample with what tools need: a box in its first picture, and a stored image search."""
     extra = dict(sample.extra) | {image_search.TITLES: ["A sign"]}
     if not sample.images:
         return replace(sample, extra=extra)
@@ -73,26 +73,26 @@ def searchable(sample: Sample) -> Sample:
 
 @dataclass(frozen=True)
 class Step:
-    """A call, what the policy said to make it, and what it was told."""
+    """A call, the turn in which the policy made it, and the response."""
 
     said: str
     told: str
     call: Call
     images: tuple[Picture, ...]
     score: float
-    """What the call earns, by the boxes."""
+    """The score of the call, by the boxes."""
 
 
 @dataclass
 class Player:
-    """Plays conversations; what a tool shows of a picture is found once, whoever asks about it."""
+    """Plays conversations; each tool runs once per picture, and the result is reused."""
 
     levels: EvidenceLevels
     tools: Toolbox = field(default_factory=toolbox)
     known: dict[tuple[str, str], Step] = field(default_factory=dict)
 
     def plan(self, sample: Sample) -> list[ToolName]:
-        """Which tools a good policy calls: each that it has, but two looks at one place are one too many."""
+        """The tools that a good policy calls: all it has, except that one look at a place is enough."""
         looks = [tool for tool in sample.tools if tool in LOOKS and sample.images][:1]
         return [
             tool
@@ -159,11 +159,12 @@ class Player:
         """A whole conversation.
 
         Args:
-            sample: What is asked; it offers the tools.
-            turns: Before the policy's first.
+            sample: The question; it offers the tools.
+            turns: The turns before the policy's first.
             final: The policy's last turn.
-            prompt: Where the policy reads how calls are made.
-            one_pair: Code stands in one pair of thoughts that the last turn closes (CodeV, template 13.1).
+            prompt: The text that explains how to make calls.
+            one_pair: Whether all code is in one pair of think tags that the last turn closes (CodeV,
+                template 13.1).
         """
         steps = [self.step(sample, tool, prompt) for tool in self.plan(sample)]
         messages = list(turns)
@@ -175,12 +176,12 @@ class Player:
 
 
 def tells_of_code(prompt: str) -> bool:
-    """Whether a policy reads how code is written and what comes back."""
+    """Whether a prompt explains how to write code and what it returns."""
     return "<code>\n```python" in prompt and "<sandbox_output>" in prompt
 
 
 def as_published(messages: Sequence[Message]) -> list[Message]:
-    """The conversation of a policy that learnt to call its thoughts `<thinking>` (SenseNova-MARS)."""
+    """The conversation of a policy that learnt the tag `<thinking>` (SenseNova-MARS)."""
     return [
         replace(turn, content=turn.content.replace("think>", "thinking>"))
         if turn.role == "assistant"

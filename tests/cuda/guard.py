@@ -1,4 +1,4 @@
-"""Compiles the idle CUDA device: `python -m tests.cuda.guard FILE` (`make guard`)."""
+"""Compiles the fake CUDA device: `python -m tests.cuda.guard FILE` (`make guard`)."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ def compiler() -> str | None:
 
 
 def obstacle() -> str | None:
-    """Why the device cannot be had here."""
+    """Why the device cannot be built here; None if it can."""
     if compiler() is None:
         return "there is no C++ compiler: install g++, or name one in CXX"
     if torch.backends.cuda.is_built():

@@ -1,4 +1,4 @@
-"""What passes through torch's dispatcher: kernels, bytes, and tensors where they should not be."""
+"""Counts what passes through torch's dispatcher: kernels, bytes, and tensors on the wrong device."""
 
 import weakref
 from collections import Counter
@@ -18,38 +18,38 @@ FREE = frozenset(
 )
 """Operations that start no kernel."""
 CROSSING = frozenset(["_to_copy", "copy_", "_copy_from"])
-"""Operations that are there to go from one device to another."""
+"""Operations that are meant to copy between devices."""
 WHERE = torch.ops.prim.device.default
-"""Asks where a tensor is. Most of what passes is this, and it gives no tensor: nothing of it is counted."""
+"""Queries a tensor's device. It is the most frequent operation and returns no tensor: it is not counted."""
 
 
 def on_gpu(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is on the GPU; a fake one is not asked by way of the dispatcher."""
+    """Whether a tensor is on the GPU; for fake tensors, without going through the dispatcher."""
     if isinstance(tensor, FakeTensor):
         return tensor.fake_device.type == "cuda"
     return tensor.is_cuda
 
 
 class Meter(TorchDispatchMode):
-    """Counts what is done on the GPU while it is on.
+    """Counts operations and memory on the GPU while active.
 
-    Bytes are those of storages, each once, from when an operation gives them until nobody has them. Storages
-    that were there before count from `hold` on.
+    Bytes are those of storages, each counted once, from the operation that returns it until it is freed.
+    Storages that existed before count once they are passed to `hold`.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.kernels: Counter[str] = Counter()
         self.crossed: Counter[str] = Counter()
-        """Operations that took tensors of both devices, by name; single numbers may."""
+        """Operations that took tensors on both devices, by name; scalar tensors are allowed."""
         self.largest = 0
-        """Numbers of the largest tensor on the GPU."""
+        """Elements in the largest tensor on the GPU."""
         self.now = 0
         self.peak = 0
         self._held: dict[int, int] = {}
 
     def hold(self, tensors: Any) -> None:
-        """Count tensors that are there already."""
+        """Count tensors that exist already."""
         for tensor in tree_leaves(tensors):
             self._track(tensor)
 

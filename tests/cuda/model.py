@@ -1,4 +1,4 @@
-"""Models of published widths on the idle CUDA device, and the micro-batch that they are given."""
+"""Models of published widths on the fake CUDA device, and their micro-batch."""
 
 import json
 from dataclasses import dataclass
@@ -23,36 +23,36 @@ from vtune.models.varlen import use_varlen_attention
 
 CUDA = torch.device("cuda", 0)
 IMAGE, SIZE = 151655, 151665
-"""Of Qwen's tokenizer: the placeholder, and how many tokens it has."""
+"""In Qwen's tokenizer: the id of the image placeholder, and the number of tokens."""
 SECTIONS = {"qwen2_5_vl": [16, 24, 24], "qwen3_vl": [24, 20, 20]}
-"""Pairs of numbers of a head that turn with time, height and width, by the models' `config.json`."""
+"""Rotary pairs of a head for time, height and width (`mrope_section` in the models' `config.json`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What one measurement is of."""
+    """The configuration of one measurement."""
 
     name: str
-    """A known model."""
+    """Name of a known model."""
     layers: int | None = None
-    """Of the language model; None: all."""
+    """Layers of the language model; None: all."""
     depth: int | None = None
-    """Of the vision tower, whose last layer sees whole pictures; None: all, as published."""
+    """Layers of the vision tower, the last of which sees whole pictures; None: all, as published."""
     groups: int = 2
-    """Prompts, each with eight conversations."""
+    """Number of prompts, each with eight conversations."""
     side: int = 128
-    """Patches a side of a prompt's picture; a conversation's crop has half."""
+    """Patches per side of a prompt's picture; a conversation's crop has half."""
     varlen: bool = True
-    """Whether a layer is one call: of the tower for all windows, of the language model for all segments."""
+    """Whether a layer makes one attention call for all windows (tower) or segments (language model)."""
     checkpointing: bool = True
     shared: int = 1
-    """GPUs that share the row, of which this is the first."""
+    """Number of GPUs that share the row; this is the first."""
     frozen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A model whose weights have no numbers."""
+    """A model with fake weights."""
 
     model: Any
     family: Family
@@ -60,7 +60,7 @@ class Build:
 
 
 def build(case: Case, mode: FakeTensorMode) -> Build:
-    """The model of a case, bfloat16, as `load_policy` hands it over."""
+    """The model of a case in bfloat16, as `load_policy` returns it."""
     values = json.loads(json.dumps(known_shapes()[case.name]))
     kind = values["model_type"]
     family = FAMILIES[kind]
@@ -72,7 +72,7 @@ def build(case: Case, mode: FakeTensorMode) -> Build:
     if case.depth is not None:
         vision["depth"] = case.depth
         if kind == "qwen3_vl":
-            # As many as published, where there are as many layers: each keeps a merger of its own.
+            # As many as published if there are enough layers: each has a separate merger.
             deep = len(vision["deepstack_visual_indexes"])
             vision["deepstack_visual_indexes"] = list(range(case.depth))[-deep:]
         else:
@@ -96,7 +96,7 @@ def build(case: Case, mode: FakeTensorMode) -> Build:
 
 
 def _move(model: nn.Module) -> None:
-    """From `meta` to the GPU; ties stay ties."""
+    """Move from `meta` to the GPU; tied weights stay tied."""
     done: dict[int, nn.Parameter] = {}
     for module in model.modules():
         for name, old in module._parameters.items():
@@ -112,10 +112,10 @@ def _move(model: nn.Module) -> None:
 
 
 def conversations(case: Case, shape: Shape) -> tuple[list[Row], int]:
-    """Rows, and how many of their tokens count; to be called under a `FakeTensorMode`.
+    """Rows, and the number of tokens in the loss; to be called under a `FakeTensorMode`.
 
-    Eight conversations a prompt: a picture and 300 words; each writes 200, gets a crop of a quarter, and
-    writes 200 more.
+    Each prompt (a picture and 300 words) has eight conversations; each generates 200 tokens, gets a crop of a
+    quarter of the picture, and generates 200 more.
     """
 
     made = partial(looked_up, values=torch.empty(3 * 256, device=CUDA), frames=shape.temporal)
@@ -137,7 +137,7 @@ def conversations(case: Case, shape: Shape) -> tuple[list[Row], int]:
 
 
 class Speech:
-    """What `PolicyForward` asks of a chat: which tokens the policy may not write, and how many there are."""
+    """The part of a chat that `PolicyForward` needs: banned tokens and the vocabulary size."""
 
     banned_ids = (151643, 151644, 151652, 151653, 151654, IMAGE, 151656)
     image_id = IMAGE

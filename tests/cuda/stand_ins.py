@@ -1,7 +1,7 @@
-"""What a device without numbers cannot do: read a number, and choose a kernel.
+"""Replacements for what a device without values cannot do: read a value, and choose a kernel.
 
-Everything here replaces a function that would look into a tensor, or ask the CUDA build of torch. What is
-replaced is not checked; the pages of the tests say so.
+Everything here replaces a function that would read a tensor, or that needs a CUDA build of torch. What is
+replaced is not checked; the page of the tests says so.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,9 +30,9 @@ INDICES = (
     "get_vision_interpolation_indices_and_weights",
     "get_vision_attention_seqlens",
 )
-"""Functions of transformers from the grids of pictures to indices, which depend on the grids' numbers."""
+"""Functions of transformers that compute indices from the values of the pictures' grids."""
 ORDER = ("get_vision_window_index", 0)
-"""What they leave on the host, wherever the grids are: the order of patches by windows."""
+"""(function, number of output) that stays on the host wherever the grids are: the window order of patches."""
 HOST = torch.device("cpu")
 
 
@@ -46,7 +46,7 @@ def flash(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Attention by the kernel that a CUDA build chooses where a mask is but the name of a shape."""
+    """Attention by the kernel that a CUDA build chooses if the mask only names a shape."""
     if attn_mask is not None and type(attn_mask).__name__ != "CausalBias":
         raise AssertionError("a mask with numbers rules out the flash kernel")
     op = torch.ops.aten._scaled_dot_product_flash_attention
@@ -58,7 +58,7 @@ def flash(
 
 @torch.library.custom_op("vtune_tests::rms_norm", mutates_args=())
 def rms_norm(states: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a CUDA build has for `torch.nn.functional.rms_norm`: states, and 1 / root mean square."""
+    """The kernel of a CUDA build for `torch.nn.functional.rms_norm`: states, and 1 / root mean square."""
     raise AssertionError("nothing is computed here")
 
 
@@ -71,7 +71,7 @@ def _(states: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.T
 def rms_norm_backward(
     gradient: torch.Tensor, states: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same, backwards: gradients of states and weight."""
+    """Its backward: gradients of states and weight."""
     raise AssertionError("nothing is computed here")
 
 
@@ -95,9 +95,10 @@ rms_norm.register_autograd(_back, setup_context=_keep)
 
 
 def on_host(name: str, function: Callable[..., Any], *, varlen: bool) -> Callable[..., Any]:
-    """A function of grids, computed with numbers; what it gives has none, and lies where it would.
+    """Wrap a function of grids: computed with real values, it returns fake tensors on the proper device.
 
-    Where each stretch is a call of its own, lengths are read on the host: they keep their numbers there.
+    If each stretch is a separate call (not `varlen`), lengths are read on the host and keep their values
+    there.
     """
 
     def empty(found: Any, number: int = 0) -> Any:
@@ -122,7 +123,7 @@ def on_host(name: str, function: Callable[..., Any], *, varlen: bool) -> Callabl
 
 
 def longest(lengths: Any, config: Any, kwargs: Any = None, kwarg_name: str = "max_seqlen") -> int | None:
-    """`get_max_seqlen`, from the numbers."""
+    """`get_max_seqlen`, computed from the real values."""
     if isinstance(lengths, np.ndarray):
         return None
     with unset_fake_temporarily():
@@ -133,7 +134,7 @@ def longest(lengths: Any, config: Any, kwargs: Any = None, kwarg_name: str = "ma
 def features_laid_out(
     self: Any, hidden: torch.Tensor, places: torch.Tensor, features: torch.Tensor
 ) -> torch.Tensor:
-    """Qwen3-VL's `_deepstack_process` with places counted before: a mask's would have to be read."""
+    """Qwen3-VL's `_deepstack_process` with known positions: those of a mask would have to be read."""
     index = torch.empty(len(features), dtype=torch.long, device=hidden.device)
     added = hidden[:, index] + features.to(hidden.dtype)
     return hidden.index_copy(1, index, added)
@@ -142,7 +143,7 @@ def features_laid_out(
 def fetched(
     states: torch.Tensor, owners: torch.Tensor, _: torch.Tensor, counts: Sequence[int], group: SequenceGroup
 ) -> torch.Tensor:
-    """`fetched`, as if this GPU gave to the others as many as it gets."""
+    """`fetched`, as if this GPU sent as many states to the others as it receives."""
     count = counts[group.index]
     sent = states.index_select(0, torch.empty(count, dtype=torch.long, device=states.device))
     parts = even(count, group.size)
@@ -151,13 +152,13 @@ def fetched(
 
 
 def placeholders(input_ids: torch.Tensor, _: int, row: Stretches) -> list[int]:
-    """`placeholders`, as if each stretch had as many, and nothing else."""
+    """`placeholders`, as if each stretch consisted only of placeholders."""
     return list(row.lengths)
 
 
 @contextmanager
 def without_numbers(*, varlen: bool) -> Iterator[None]:
-    """Replace what looks into tensors."""
+    """Replace the functions that read tensors."""
     mask = attention._mask
 
     def named(own: int, seen: int, device: torch.device) -> Any:
@@ -171,7 +172,7 @@ def without_numbers(*, varlen: bool) -> Iterator[None]:
         (fused, "_fused_norm", lambda states, weight, _: rms_norm(states, weight)[0]),
         (attention, "scaled_dot_product_attention", flash),
         (torch.nn.functional, "scaled_dot_product_attention", flash),
-        # Nothing is sent: there are no others.
+        # Nothing is sent: there are no other GPUs.
         (torch.distributed, "all_to_all_single", lambda *_, **__: None),
         (sequence_parallel, "fetched", fetched),
         (forward, "fetched", fetched),

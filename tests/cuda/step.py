@@ -1,7 +1,7 @@
-"""A micro-batch and an optimiser's step on the idle CUDA device: `python -m tests.cuda.step '[CASE, …]'`.
+"""A micro-batch and an optimiser step on the fake CUDA device: `python -m tests.cuda.step '[CASE, …]'`.
 
-Each case is a mapping of the fields of `tests.cuda.model.Case`. Prints a list of what was found, as JSON. It
-takes a process that has the device (`tests/cuda/guard.py`).
+Each case is a mapping of the fields of `tests.cuda.model.Case`. Prints a list of results as JSON. It must run
+in a process that has the device (`tests/cuda/guard.py`).
 """
 
 import json
@@ -36,7 +36,7 @@ OBJECTIVE = GRPO(
 
 
 def measure(case: Case, mode: FakeTensorMode) -> dict[str, Any]:
-    """What a case takes, and what the plan says of it."""
+    """What a case takes, and what the plan predicts for it."""
     made = build(case, mode)
     with without_numbers(varlen=case.varlen), mode:
         rows, counted = conversations(case, made.shape)
@@ -61,12 +61,12 @@ def measure(case: Case, mode: FakeTensorMode) -> dict[str, Any]:
 
 
 def distinct(rows: Any) -> Iterator[Any]:
-    """Each picture of rows once, in the order in which it is first shown."""
+    """Each picture of the rows once, in order of first appearance."""
     yield from {id(pixels): pixels for row in rows for pixels in row.pixels}.values()
 
 
 def load_of(case: Case, packed: Packed, vocabulary: int) -> memory.Load:
-    """The same micro-batch as the plan takes it."""
+    """The same micro-batch in the form that the plan takes."""
     assert packed.pictures is not None
     sizes = [prod(grid) for grid in packed.pictures.grids.tolist()]
     owners = spread_out(sizes, case.shared)
@@ -85,7 +85,7 @@ def load_of(case: Case, packed: Packed, vocabulary: int) -> memory.Load:
 
 
 def micro_batch(case: Case, made: Build, packed: Packed, counted: int) -> dict[str, Any]:
-    """Forward, loss and backward, with gradients of an earlier micro-batch in place."""
+    """Forward, loss and backward, with the gradients of an earlier micro-batch present."""
     if case.checkpointing:
         checkpoint_activations(made.model)
     group = SequenceGroup(0, case.shared, None, None) if case.shared > 1 else None
@@ -120,7 +120,7 @@ def micro_batch(case: Case, made: Build, packed: Packed, counted: int) -> dict[s
 
 
 def optimizer_step(case: Case, made: Build) -> dict[str, Any]:
-    """What AdamW over float32 copies takes, as DeepSpeed keeps them, beside what stays; the second step."""
+    """Memory of the second AdamW step over float32 copies as in DeepSpeed, beyond what stays allocated."""
     for group in (groups := layer_groups(made.model, made.family)):
         group["params"] = [torch.nn.Parameter(p.detach().float()) for p in group["params"]]
     masters = [p for group in groups for p in group["params"]]
@@ -141,7 +141,7 @@ def optimizer_step(case: Case, made: Build) -> dict[str, Any]:
 def main() -> None:
     """Measure the cases of the command line."""
     torch.set_num_threads(1)
-    # One for all: what vtune keeps for the next micro-batch belongs to it.
+    # One mode for all cases: tensors that vtune caches for the next micro-batch belong to it.
     mode = FakeTensorMode()
     print(json.dumps([measure(Case(**given), mode) for given in json.loads(sys.argv[1])]))
 

@@ -1,8 +1,8 @@
-"""The training step at published widths on a CUDA device that computes nothing, few layers deep.
+"""The training step at published widths, few layers deep, on a fake CUDA device that computes nothing.
 
-Holds what a first hour on a GPU would find: tensors on the wrong device, masks of n x n, memory beyond the
-plan, a kernel for each window or segment. Not held: values, which kernel a CUDA build chooses, and what
-`tests/cuda/stand_ins.py` replaces. All layers: `tests/bench/bench_cuda.py`.
+Checks what a first hour on a GPU would reveal: tensors on the wrong device, masks of n x n, memory beyond the
+plan, a kernel for each window or segment. Not checked: values, which kernel a CUDA build chooses, and what
+`tests/cuda/stand_ins.py` replaces. For all layers see `tests/bench/bench_cuda.py`.
 """
 
 import json
@@ -33,18 +33,18 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 KERNELS = 15_000
-"""In a micro-batch of 32k tokens of Qwen2.5-VL-7B, at most. Ours: at 20 µs each 0.3 s of the host's time, in
-which a GPU computes for seconds."""
+"""Maximum for a micro-batch of 32k tokens of Qwen2.5-VL-7B. Ours: at 20 µs each they take 0.3 s of host time,
+while the GPU computes for seconds."""
 
 MEASURE = "import gc; gc.disable(); from tests.cuda.step import main; main()"
-"""`python -m tests.cuda.step` that looks for no garbage: a sixth of its time, and few layers leave little."""
+"""`python -m tests.cuda.step` without garbage collection: it takes a sixth of the time and frees little."""
 
 Found = Mapping[str, Mapping[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def found(once: Once) -> Found:
-    """What each case takes: all in one process that has the device."""
+    """The measurements of all cases, made in one process that has the device."""
     if (reason := obstacle()) is not None:
         pytest.skip(reason)
     library = once("guard", lambda folder: build(folder / "guard.so")) / "guard.so"
@@ -65,12 +65,12 @@ def measured(cases: list[Mapping[str, Any]], library: Path) -> list[dict[str, An
 def test_everything_is_on_the_gpu(case: str, found: Found) -> None:
     one = found[case]
     assert one["devices"] == ["cuda:0"]
-    # The order of patches by windows is made on the host, by transformers.
+    # Transformers computes the window order of patches on the host.
     assert set(one["crossed"]) <= {"index", "_index_put_impl_", "index_put"}, one["crossed"]
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "short row"])
-def test_nothing_is_as_large_as_row_by_row(case: str, found: Found) -> None:
+def test_no_tensor_is_quadratic_in_the_row(case: str, found: Found) -> None:
     one = found[case]
     assert one["tokens"] > 30_000
     assert one["patches"] > 40_000
@@ -78,20 +78,20 @@ def test_nothing_is_as_large_as_row_by_row(case: str, found: Found) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_micro_batch_takes_what_the_plan_says(case: str, found: Found) -> None:
+def test_a_micro_batch_takes_the_planned_memory(case: str, found: Found) -> None:
     one = found[case]
     planned = sum(one["planned"].values())
     assert planned == pytest.approx(one["peak"], rel=0.1)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_optimizer_step_takes_what_the_plan_says(case: str, found: Found) -> None:
+def test_an_optimizer_step_takes_the_planned_memory(case: str, found: Found) -> None:
     one = found[case]
     assert sum(one["planned_step"].values()) == pytest.approx(one["peak_step"], rel=0.1)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_layer_attends_in_one_call_to_windows_and_to_segments(case: str, found: Found) -> None:
+def test_each_layer_attends_to_all_windows_or_segments_in_one_call(case: str, found: Found) -> None:
     given, calls = CASES[case], found[case]["by_name"]
     once = given["layers"] + given["depth"]
     frozen = given["depth"] if "frozen" in given else 0
@@ -100,9 +100,9 @@ def test_a_layer_attends_in_one_call_to_windows_and_to_segments(case: str, found
     assert not [name for name in calls if "scaled_dot_product" in name]
 
 
-def test_a_micro_batch_of_the_seven_billion_starts_few_kernels(found: Found) -> None:
+def test_a_micro_batch_of_the_7b_model_starts_few_kernels(found: Found) -> None:
     one = found["Qwen2.5-VL-7B"]["kernels"]
     both = found["a layer more of both"]["kernels"] - one
     assert both > 0
-    # 27 more of the language model, and 30 of the vision tower.
+    # 27 more layers of the language model and 30 of the vision tower.
     assert one + 30 * both <= KERNELS

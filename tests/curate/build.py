@@ -13,7 +13,7 @@ from vtune.schema.sample import Sample
 
 
 def png(pixels: Any) -> bytes:
-    """A picture from an array, or of one colour from a size."""
+    """A picture from an array, or a picture of one colour with the given size."""
     out = io.BytesIO()
     (Image.new("RGB", pixels, "teal") if isinstance(pixels, tuple) else Image.fromarray(pixels)).save(
         out, "PNG"

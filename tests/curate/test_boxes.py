@@ -54,7 +54,7 @@ def test_a_box_may_fill_half_of_its_picture_in_any_space(
     assert "box of 'a'" in reason
 
 
-def test_a_ground_truth_without_boxes_is_an_error_and_no_pass() -> None:
+def test_a_ground_truth_without_boxes_is_an_error() -> None:
     with pytest.raises(DataError, match="no boxes"):
         crowded(MOST, item(truth="12"))
     with pytest.raises(DataError, match="size of the picture is unknown"):
@@ -62,7 +62,7 @@ def test_a_ground_truth_without_boxes_is_an_error_and_no_pass() -> None:
 
 
 @pytest.mark.parametrize("label", ["dog", "traffic light", "baby's shoe", ""])
-def test_a_plain_label_stays(label: str) -> None:
+def test_a_plain_label_is_kept(label: str) -> None:
     assert complex_label(PLAIN, detection((label, SMALL))) is None
 
 
@@ -71,7 +71,7 @@ def test_a_complex_label_is_dropped(label: str) -> None:
     assert complex_label(PLAIN, detection((label, SMALL)))
 
 
-def test_single_means_one_box_in_each_category() -> None:
+def test_single_means_one_box_per_category() -> None:
     assert has_one_each(RATIO, detection(("dog", SMALL), ("cat", SMALL)))
     assert not has_one_each(RATIO, detection(("dog", SMALL), ("dog", SMALL)))
 
@@ -80,7 +80,7 @@ KINDS = st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=40)
 
 
 @given(KINDS, st.integers(1, 3), st.integers(1, 3))
-def test_what_is_left_of_a_source_has_the_proportion_and_no_more_could_be_kept(
+def test_each_source_keeps_as_much_as_its_proportion_allows(
     entries: list[tuple[str, bool]], singles: int, multis: int
 ) -> None:
     spec = SinglesToMultis(filter="singles_to_multis", rows="all", singles=singles, multis=multis)
@@ -95,7 +95,7 @@ def test_what_is_left_of_a_source_has_the_proportion_and_no_more_could_be_kept(
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.sets(st.sampled_from("uvwxyz"), min_size=1)), max_size=30)
 )
-def test_every_category_that_is_left_is_in_enough_samples(entries: list[tuple[str, set[str]]]) -> None:
+def test_every_remaining_category_has_enough_samples(entries: list[tuple[str, set[str]]]) -> None:
     rows = [(source, tuple(sorted(labels))) for source, labels in entries]
     spec = CategoryTail(filter="category_tail", rows="all", at_least=3)
     dropped = in_the_tail(spec, rows, random.Random(0))

@@ -1,4 +1,4 @@
-"""What filters do where a recipe says nothing, and that the page of data recipes says the same."""
+"""The defaults of filters, and that the page of data recipes states the same."""
 
 import io
 import re
@@ -26,7 +26,7 @@ def recipe(**section: Any) -> DataRecipe:
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_every_key_of_a_filter_stands_beside_it_with_its_default(name: str) -> None:
+def test_the_page_lists_every_key_of_a_filter_with_its_default(name: str) -> None:
     told = ROWS[name]
     if FILTERS[name] is PassRate:
         told = PAGE[PAGE.index("### `pass_rate`") : PAGE.index("## In small")]
@@ -38,7 +38,7 @@ def test_every_key_of_a_filter_stands_beside_it_with_its_default(name: str) -> N
             assert f"`{key}` {field.default}" in told
 
 
-def test_a_recipe_of_one_line_a_filter_is_a_recipe() -> None:
+def test_filters_without_required_keys_need_only_their_name() -> None:
     simple = [name for name, kind in FILTERS.items() if not any(f.is_required() for f in _own(kind))]
     assert len(simple) > 12
     for name in simple:
@@ -51,7 +51,7 @@ def _own(kind: type[Selected]) -> list[Any]:
     return [field for key, field in kind.model_fields.items() if key != "filter"]
 
 
-def test_the_page_draws_what_the_rollouts_found_and_how_much_of_it_is_left() -> None:
+def test_the_page_shows_pass_rates_and_the_share_that_is_kept() -> None:
     bins = {"kept": [0, 3, *[0] * 10], "dropped": [0, 1, *[0] * 9, 4]}
     result = {
         "warnings": [],
@@ -81,10 +81,10 @@ def test_a_filter_that_drops_nothing_keeps_its_line_in_the_funnel() -> None:
 @pytest.mark.parametrize(
     ("rate", "bin_"), [(0.0, "0"), (0.1, "to 0.1"), (0.125, "to 0.2"), (0.3, "to 0.3"), (7 / 8, "to 0.9")]
 )
-def test_a_mean_score_falls_into_its_tenth(rate: float, bin_: str) -> None:
+def test_a_mean_score_falls_into_the_right_bin(rate: float, bin_: str) -> None:
     assert RATES[rate_bin(rate)] == bin_
 
 
-def test_always_right_is_a_bin_of_its_own() -> None:
+def test_always_right_has_a_separate_bin() -> None:
     assert RATES[rate_bin(1.0)] == "1"
     assert RATES[rate_bin(0.99)] == "below 1"

@@ -23,11 +23,11 @@ IOU = Band(of="sum", at_least=2, at_most=10)
         (IOU, [0.125] * 16, True),
         (IOU, [0.625] * 16, True),
         (IOU, [0.7] * 16, False),
-        (CODEV, [0.9] * 8, True),  # in floats their mean is a little more
+        (CODEV, [0.9] * 8, True),  # the mean in floating point is slightly higher
         (Band(of="sum", at_most=0.3), [0.1] * 3, True),
     ],
 )
-def test_the_bands_of_the_papers(band: Band, scores: list[float], kept: bool) -> None:
+def test_the_bands_match_the_papers(band: Band, scores: list[float], kept: bool) -> None:
     assert (outside(band, scores) is None) is kept
 
 
@@ -41,19 +41,21 @@ BANDS = st.sampled_from([UNSOLVED_OR_SOLVED, CODEV, IOU, Band(of="mean", at_leas
 
 
 @given(BANDS, SCORES, st.lists(st.floats(0, 1), max_size=8))
-def test_what_is_certain_holds_whatever_comes(band: Band, first: list[float], more: list[float]) -> None:
+def test_a_certain_decision_holds_whatever_scores_follow(
+    band: Band, first: list[float], more: list[float]
+) -> None:
     if certain(band, first, len(first) + len(more)):
         assert outside(band, [*first, *more]) is None
 
 
-def test_one_right_and_one_wrong_answer_are_certain_for_a_pass_rate_between_0_and_1() -> None:
+def test_one_right_and_one_wrong_answer_settle_a_pass_rate_between_0_and_1() -> None:
     assert certain(UNSOLVED_OR_SOLVED, [1.0, 0.0], 8)
     assert not certain(UNSOLVED_OR_SOLVED, [1.0, 1.0], 8)
     assert certain(CODEV, [1.0, 0.0], 8)
     assert not certain(CODEV, [1.0, 1.0], 8)
 
 
-def test_the_first_pass_drops_only_the_ends_that_the_recipe_names() -> None:
+def test_the_first_pass_drops_only_the_extremes_in_the_recipe() -> None:
     assert settled(FirstPass(rollouts=2, easy=1.0, hard=None), [1.0, 1.0])
     assert settled(FirstPass(rollouts=2, easy=1.0, hard=None), [0.0, 0.0]) is None
     assert settled(FirstPass(rollouts=2, easy=None, hard=0.0), [0.0, 0.0])

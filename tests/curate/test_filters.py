@@ -1,4 +1,4 @@
-"""The smaller filters, and what all of them promise."""
+"""The smaller filters, and what all filters guarantee."""
 
 import random
 from collections import Counter
@@ -26,14 +26,14 @@ from vtune.runs.curate.recipe import PassRate
 ENGLISH = English(filter="english", rows="all")
 
 
-def test_every_filter_has_its_function_or_asks_a_model_or_people() -> None:
+def test_every_filter_has_a_function_or_asks_a_model_or_people() -> None:
     asking = {part.section for part in FILTERS.values() if part.how is None}
     assert asking == {ExternalKnowledge, LabelCheck, PassRate, PeopleLabels}
     only_traces = {name for name, part in FILTERS.items() if part.looks_at == ("traces",)}
     assert only_traces == {"tool_rounds", "complete_traces"}
 
 
-def test_a_filter_looks_at_all_rows_or_at_named_sources_and_abilities() -> None:
+def test_a_filter_applies_to_all_rows_or_to_named_sources_and_abilities() -> None:
     row = item(source="mm_math", ability="math")
     for rows, seen in (("all", True), (["math"], True), (["mm_math"], True), (["ocr"], False), ([], False)):
         assert concerns(English(filter="english", rows=rows), row) is seen  # type: ignore[arg-type]
@@ -56,20 +56,20 @@ def test_another_language_or_script_is_dropped(question: str, truth: str) -> Non
     ("question", "truth"),
     [("What is written on the sign?", "STOP"), ("Find x.", "1"), ("Which café is it?", "Zoë")],
 )
-def test_english_stays_also_where_a_word_is_borrowed(question: str, truth: str) -> None:
+def test_english_with_a_borrowed_word_is_kept(question: str, truth: str) -> None:
     assert foreign(ENGLISH, item(question, truth)) is None
 
 
 @pytest.mark.parametrize(
     "sign", ["5 \u2126", "3 k\u03a9", "7 \u00b5m", "7 \u03bcm", "2\u03c0", "\U0001d465", "\u2113"]
 )
-def test_a_sign_of_a_unit_or_a_formula_is_no_other_script(sign: str) -> None:
+def test_symbols_of_units_and_formulas_are_not_another_script(sign: str) -> None:
     assert foreign(ENGLISH, item(f"Is the resistance in the picture {sign}?", "yes")) is None
     assert foreign(ENGLISH, item("What does the display show?", sign)) is None
     assert foreign(ENGLISH, item("What does the sign say?", "\u03a3\u03a4\u039f\u03a0"))
 
 
-def test_what_no_reply_could_get_right_is_dropped() -> None:
+def test_a_row_that_no_reply_could_answer_is_dropped() -> None:
     own = Verifiable(filter="verifiable", rows="all", verifier=None)
     assert unverifiable(own, item(truth="B", choices=("x", "y"), verifier="choice")) is None
     assert "no single option" in (unverifiable(own, item(truth="Q", choices=("x",), verifier="choice")) or "")
@@ -80,7 +80,7 @@ def test_what_no_reply_could_get_right_is_dropped() -> None:
     assert unverifiable(as_math, item(truth="about two or three"))
 
 
-def test_ocr_labels_need_to_equal_themselves_for_math_verify() -> None:
+def test_math_verify_must_find_an_ocr_label_equal_to_itself() -> None:
     spec = MathVerifiable(filter="math_verifiable", rows="all")
     assert no_expression(spec, item(truth="STOP")) is None
     assert no_expression(spec, item(truth="12.50")) is None
@@ -88,9 +88,7 @@ def test_ocr_labels_need_to_equal_themselves_for_math_verify() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("1234")), max_size=60), st.floats(0.5, 3))
-def test_no_group_is_larger_than_the_median_allows_and_small_ones_stay_whole(
-    entries: list[tuple[str, str]], times: float
-) -> None:
+def test_only_groups_above_the_median_limit_are_reduced(entries: list[tuple[str, str]], times: float) -> None:
     spec = Balance(filter="balance", rows="all", by="ground_truth", times_median=times)
     gone = overfull(spec, entries, random.Random(0))
     before, left = Counter(entries), Counter(e for n, e in enumerate(entries) if n not in gone)
@@ -102,7 +100,7 @@ def test_no_group_is_larger_than_the_median_allows_and_small_ones_stay_whole(
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.integers(0, 20), max_size=3), st.integers())
-def test_every_row_of_every_source_comes_once(sizes: dict[str, int], seed: int) -> None:
+def test_interleaving_yields_every_row_once(sizes: dict[str, int], seed: int) -> None:
     order = list(interleaved(sizes, random.Random(seed)))
     assert Counter(order) == Counter({name: size for name, size in sizes.items() if size})
 
@@ -113,7 +111,7 @@ def test_sources_are_spread_evenly() -> None:
         assert 25 <= order[start : start + 200].count("a") <= 75
 
 
-def test_a_copy_has_an_id_of_its_own_and_names_the_first() -> None:
+def test_a_copy_has_a_separate_id_and_names_the_original() -> None:
     first = sample()
     assert copy_of(first, 0) is first
     second = copy_of(first, 1)
@@ -140,7 +138,7 @@ def test_a_trace_that_teaches_a_mistake_is_dropped() -> None:
     assert broken(spec, Item(replace(TRAJECTORY, stop_reason="length"), "s", Path()))
 
 
-def test_a_reply_depends_on_what_is_asked_and_a_verdict_on_the_label_too() -> None:
+def test_a_reply_is_cached_by_question_and_a_verdict_also_by_label() -> None:
     first = sample()
     key = asked_key(first, [b"p"], {"seed": 0})
     renamed = replace(first, id="other", source="other")

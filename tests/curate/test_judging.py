@@ -23,12 +23,12 @@ from vtune.errors import DataError
         ("Is it EXTERNAL? No, a count.</think>VISUAL", False),
     ],
 )
-def test_one_word_is_read(reply: str, says: bool) -> None:
+def test_a_one_word_opinion_is_read(reply: str, says: bool) -> None:
     assert read_knowledge(reply) is says
 
 
 @pytest.mark.parametrize("reply", ["", "VISUAL or EXTERNAL", "I think VISUAL", "RIGHT", "<think>VISUAL"])
-def test_anything_else_is_no_opinion(reply: str) -> None:
+def test_anything_else_is_not_an_opinion(reply: str) -> None:
     assert read_knowledge(reply) is None
 
 
@@ -41,7 +41,7 @@ def test_labels_are_right_wrong_or_unsure() -> None:
     ]
 
 
-def test_a_judge_sees_options_once_and_the_label_with_its_words() -> None:
+def test_a_judge_sees_options_once_and_the_label_with_its_text() -> None:
     row = sample("Which?", "B", choices=("cat", "dog"), answer="dog", verifier="choice")
     assert label_prompt(row).text == "Question: Which?\nA. cat\nB. dog\nRecorded answer: B (dog)\n\nPictures:"
     listed = sample("Which?\nA. cat\nB. dog", "B", choices=("cat", "dog"), verifier="choice")
@@ -59,7 +59,7 @@ def test_a_decision_is_read_back_from_its_line() -> None:
     "change",
     [{"decision": "yes"}, {"decision": "fix"}, {"decision": "keep", "corrected": "5"}, {"corrected": "5"}],
 )
-def test_half_a_decision_is_refused_with_its_line(change: dict[str, str]) -> None:
+def test_an_incomplete_decision_is_refused_with_its_line(change: dict[str, str]) -> None:
     with pytest.raises(DataError) as caught:
         read_review(queue_row("ab", sample(), "s", "wrong") | change, "q.jsonl:3")
     assert caught.value.where == "q.jsonl:3"

@@ -23,7 +23,7 @@ from vtune.errors import DataError
 
 
 def photo(seed: int, side: int = 160) -> Image.Image:
-    """A smooth picture, as photographs are."""
+    """A smooth picture, like a photograph."""
     noise = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), np.uint8)
     return Image.fromarray(noise).resize((side, side), Image.Resampling.BICUBIC)
 
@@ -61,7 +61,7 @@ def dropped(spec: Duplicates, rows: list[Item]) -> dict[int, Like]:
     return dict(repeated(spec, [(row.source, duplicate_key(spec, row)) for row in rows], random.Random(0)))
 
 
-def test_encoding_anew_and_resizing_stay_near_and_other_pictures_do_not() -> None:
+def test_re_encoded_and_resized_pictures_stay_near_and_others_do_not() -> None:
     looks = [look_of(encoded(photo(seed))) for seed in range(12)]
     for seed, look in enumerate(looks):
         for other in (encoded(photo(seed), "JPEG"), encoded(photo(seed).resize((97, 97)))):
@@ -71,7 +71,7 @@ def test_encoding_anew_and_resizing_stay_near_and_other_pictures_do_not() -> Non
 
 
 def diagram(seed: int) -> Image.Image:
-    """Black lines on a transparent ground, as figures are exported."""
+    """Black lines on a transparent background, like exported figures."""
     rng = random.Random(seed)
     image = Image.new("RGBA", (500, 400), (0, 0, 0, 0))
     draw = ImageDraw.Draw(image)
@@ -81,7 +81,7 @@ def diagram(seed: int) -> Image.Image:
     return image
 
 
-def test_what_shows_through_a_picture_is_white() -> None:
+def test_transparent_parts_of_a_picture_count_as_white() -> None:
     for seed in range(4):
         flat = Image.new("RGBA", (500, 400), "white")
         flat.alpha_composite(diagram(seed))
@@ -91,7 +91,7 @@ def test_what_shows_through_a_picture_is_white() -> None:
     assert dropped(both(), rows) == {}
 
 
-def test_plain_pictures_are_the_same_by_their_files_alone() -> None:
+def test_plain_pictures_are_the_same_only_if_their_files_are() -> None:
     files = [encoded(Image.new("RGB", (60, 60), colour)) for colour in ("red", "navy", "red")]
     assert {look_of(file) for file in files} == {0}
     rows = [item("What colour?", pictures=(file,)) for file in files]
@@ -100,14 +100,14 @@ def test_plain_pictures_are_the_same_by_their_files_alone() -> None:
     assert set(Benchmarks(apart(), [keys[1]]).contaminated(keys)) == {1}
 
 
-def test_the_same_picture_with_another_question_is_no_duplicate() -> None:
+def test_the_same_picture_with_another_question_is_not_a_duplicate() -> None:
     picture = (encoded(photo(0)),)
     rows = [item("How many dogs?", pictures=picture), item("How many cats?", pictures=picture)]
     assert dropped(both(), rows) == {}
     assert set(dropped(both(match="images"), rows)) == {1}
 
 
-def test_the_first_of_several_stays_and_the_reason_names_it() -> None:
+def test_the_first_of_several_is_kept_and_named_in_the_reason() -> None:
     rows = [
         item("How many dogs?", source="a", pictures=(encoded(photo(0)),)),
         item("How many dogs?", source="b", pictures=(encoded(photo(1)),)),
@@ -140,7 +140,7 @@ def test_the_first_of_several_stays_and_the_reason_names_it() -> None:
         ("What is 2*3?", "What is 23?"),
     ],
 )
-def test_signs_tell_questions_apart(one: str, other: str) -> None:
+def test_mathematical_signs_distinguish_questions(one: str, other: str) -> None:
     assert dropped(both(), [item(one, pictures=()), item(other, pictures=())]) == {}
     keys = [benchmark_key(apart(), item(text, pictures=())) for text in (one, other)]
     assert Benchmarks(apart(), keys[:1]).contaminated(keys[1:]) == {}
@@ -161,7 +161,7 @@ def test_signs_tell_questions_apart(one: str, other: str) -> None:
         ("COVID-19", "covid 19"),
     ],
 )
-def test_case_punctuation_spaces_and_encoding_do_not(one: str, other: str) -> None:
+def test_case_punctuation_spaces_and_encoding_do_not_distinguish_questions(one: str, other: str) -> None:
     assert set(dropped(both(), [item(one, pictures=()), item(other, pictures=())])) == {1}
 
 
@@ -171,7 +171,7 @@ def test_near_pictures_with_another_answer_are_no_duplicates() -> None:
     assert dropped(both(), [first, other]) == {}
     assert set(dropped(both(), [first, item("Which digit?", " 7", pictures=near[1])])) == {1}
     assert set(dropped(both(match="images"), [first, other])) == {1}
-    # Of the very same picture one of them is wrong, and boxes in pixels move with the size of a copy.
+    # If the picture is identical, one answer must be wrong; and boxes in pixels change with a copy's size.
     assert set(dropped(both(), [first, item("Which digit?", "8", pictures=near[0])])) == {1}
     boxes = [
         item(
@@ -185,7 +185,7 @@ def test_near_pictures_with_another_answer_are_no_duplicates() -> None:
     assert set(dropped(both(), boxes)) == {1}
 
 
-def test_near_questions_are_found_where_they_are_asked_for() -> None:
+def test_near_questions_are_found_if_requested() -> None:
     question = (
         "In the figure, the two lines AB and CD are parallel, and the angle at E is 40 degrees. Find F."
     )
@@ -198,7 +198,7 @@ def test_near_questions_are_found_where_they_are_asked_for() -> None:
     assert dropped(both(match="text"), rows) == {}
 
 
-def test_rows_without_pictures_are_compared_by_their_question_alone() -> None:
+def test_rows_without_pictures_are_compared_by_question_only() -> None:
     rows = [item("What is x?"), item("What is x?"), item("What is x?", pictures=(png((9, 9)),))]
     assert set(dropped(both(), rows)) == {1}
 
@@ -211,7 +211,7 @@ def test_the_index_misses_no_picture_within_the_distance(look: int, flips: set[i
     other = look
     for bit in flips:
         other ^= 1 << bit
-    assume(look and other)  # a hash of 0 says nothing
+    assume(look and other)  # a hash of 0 carries no information
     index = Index(image_distance=most, texts=False)
     index.add(0, Key((PictureKey(b"a", look),), b"", b""), by="pictures")
     assert index.candidates(Key((PictureKey(b"b", other),), b"", b""), by="pictures") == [0]
@@ -219,7 +219,7 @@ def test_the_index_misses_no_picture_within_the_distance(look: int, flips: set[i
 
 @settings(max_examples=40)
 @given(st.text(max_size=30), st.text(max_size=30))
-def test_similarity_is_symmetric_and_one_for_the_same_words(a: str, b: str) -> None:
+def test_similarity_is_symmetric_and_1_for_the_same_words(a: str, b: str) -> None:
     first, second = (key_of(item(text), looks=False, texts=True) for text in (a, b))
     assert similarity(first, second) == similarity(second, first)
     assert 0 <= similarity(first, second) <= 1
@@ -235,7 +235,7 @@ def test_similarity_estimates_the_share_of_common_runs() -> None:
     assert found == pytest.approx(exact, abs=0.15)
 
 
-def test_a_picture_of_a_benchmark_is_found_also_when_it_was_encoded_anew() -> None:
+def test_a_re_encoded_picture_of_a_benchmark_is_found() -> None:
     spec = apart()
     theirs = [benchmark_key(spec, item("Which?", pictures=(encoded(photo(seed)),))) for seed in (3, 0)]
     rows = [
@@ -250,7 +250,7 @@ def test_a_picture_of_a_benchmark_is_found_also_when_it_was_encoded_anew() -> No
     assert {like.row for like in found.values()} == {1}
 
 
-def test_only_equal_files_count_without_a_distance() -> None:
+def test_without_a_distance_only_equal_files_match() -> None:
     spec = apart(image_distance=None)
     theirs = [benchmark_key(spec, item(pictures=(encoded(photo(0)),)))]
     rows = [item(pictures=(encoded(photo(0), "JPEG"),)), item(pictures=(encoded(photo(0)),))]
@@ -258,7 +258,7 @@ def test_only_equal_files_count_without_a_distance() -> None:
     assert set(Benchmarks(spec, theirs).contaminated(keys)) == {1}
 
 
-def test_questions_count_alone_where_there_is_no_picture_or_a_similarity_is_given() -> None:
+def test_questions_alone_match_without_pictures_or_with_a_similarity() -> None:
     rows = [item("What is the capital?"), item("What is the capital?", pictures=(encoded(photo(0)),))]
     for spec, found in ((apart(), {0}), (apart(text_similarity=0.9), {0, 1})):
         theirs = [benchmark_key(spec, item("what is the capital"))]
@@ -266,12 +266,12 @@ def test_questions_count_alone_where_there_is_no_picture_or_a_similarity_is_give
         assert set(Benchmarks(spec, theirs).contaminated(keys)) == found
 
 
-def test_what_is_no_picture_is_our_error() -> None:
+def test_a_file_that_is_not_a_picture_is_our_error() -> None:
     with pytest.raises(DataError, match="cannot be decoded"):
         look_of(b"no picture")
 
 
-def test_worlds_that_are_asked_about_in_the_same_words_are_not_duplicates() -> None:
+def test_different_worlds_with_the_same_question_are_not_duplicates() -> None:
     worlds = [
         item("Go.", truth, environment=environment, extra={"steps": steps})
         for truth, environment, steps in (

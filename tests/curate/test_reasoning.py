@@ -34,12 +34,12 @@ NOT_GUESSABLE = {
 
 
 @pytest.mark.parametrize("row", GUESSABLE.values(), ids=list(GUESSABLE))
-def test_what_can_be_guessed_is_dropped_with_a_reason(row: object) -> None:
+def test_a_guessable_row_is_dropped_with_a_reason(row: object) -> None:
     assert guessable(GUESS, row)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("row", NOT_GUESSABLE.values(), ids=list(NOT_GUESSABLE))
-def test_what_cannot_be_guessed_stays(row: object) -> None:
+def test_a_row_that_cannot_be_guessed_is_kept(row: object) -> None:
     assert guessable(GUESS, row) is None  # type: ignore[arg-type]
 
 
@@ -51,16 +51,16 @@ def test_an_answer_with_a_symbol_is_dropped_and_the_symbol_named(truth: str) -> 
 
 
 @pytest.mark.parametrize("truth", ["4", "\\boxed{4}", "\\frac{1}{2}", "12 cm^2"])
-def test_a_plain_answer_stays(truth: str) -> None:
+def test_a_plain_answer_is_kept(truth: str) -> None:
     assert has_symbols(SYMBOLS, item(truth=truth)) is None
 
 
-def test_an_answer_may_have_twenty_characters_without_its_box() -> None:
+def test_an_answer_may_have_20_characters_without_its_box() -> None:
     assert too_long(LENGTH, item(truth="x" * 20)) is None
     assert too_long(LENGTH, item(truth=f"\\boxed{{{'x' * 20}}}")) is None
     assert "21 characters" in (too_long(LENGTH, item(truth="x" * 21)) or "")
 
 
-def test_a_box_is_taken_off_only_where_it_holds_the_whole_answer() -> None:
+def test_a_box_is_removed_only_if_it_holds_the_whole_answer() -> None:
     assert answer_of(item(truth="$\\boxed{ 7 }$").sample) == "7"
     assert answer_of(item(truth="about \\boxed{7}").sample) == "about \\boxed{7}"
