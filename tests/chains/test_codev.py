@@ -462,7 +462,7 @@ def test_published_vstar_is_evaluated_and_audited(evaluated: Path) -> None:
 def test_published_hrbench_is_evaluated_and_audited_by_a_judge(
     trained: Path, judge: FakeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """HR-Bench has no boxes: the shares of looks of CodeV's Table 5 need a judge; without one there are none."""
+    """HR-Bench has no boxes: without a judge, there are no shares of looks as in CodeV's Table 5."""
     photographs = [picture(number, (4000, 2000), BOX) for number in range(2)]
     data = write_tsv(tmp_path / "hr_bench_4k.tsv", hrbench_rows(photographs))
     suite = load_recipe(find("hrbench-4k", "eval_suites"), EvalSuite, [f"data=[{data}]"])

@@ -1,4 +1,4 @@
-"""V* and HR-Bench as they are published, made of plain pictures: a grey ground and a coloured target."""
+"""V* and HR-Bench in their published form, with plain pictures: a grey ground and a coloured target."""
 
 import base64
 import csv
@@ -15,7 +15,7 @@ CATEGORIES = ("direct_attributes", "relative_position")
 
 
 def picture(number: int, size: tuple[int, int], box: tuple[int, int, int, int], kind: str = "JPEG") -> bytes:
-    """A picture of its own for each number; the box, x y width height, has the colour of the number."""
+    """A different picture for each number; the box (x, y, width, height) has the number's colour."""
     image = Image.new("RGB", size, (90 + number % 60, 90, 90))
     x, y, width, height = box
     ImageDraw.Draw(image).rectangle((x, y, x + width - 1, y + height - 1), fill=COLOURS[number % 4])
@@ -27,9 +27,9 @@ def picture(number: int, size: tuple[int, int], box: tuple[int, int, int, int], 
 def make_vstar(
     folder: Path, count: int, size: tuple[int, int], box: tuple[int, int, int, int], kind: str = "JPEG"
 ) -> Path:
-    """`count` questions, by turns of both categories; the first option of an annotation is the right one.
+    """Write `count` questions, alternating categories; the first option of an annotation is the right one.
 
-    `test_questions.jsonl` has the official order: rotated by the number of the question.
+    `test_questions.jsonl` has the official order of options: rotated by the number of the question.
     """
     rows = []
     for number in range(count):
@@ -65,7 +65,7 @@ def make_vstar(
 
 
 def write_tsv(path: Path, rows: Sequence[dict[str, str]]) -> Path:
-    """As pandas writes it."""
+    """Write a TSV file as pandas does."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t", lineterminator="\n")
         writer.writeheader()
@@ -74,7 +74,7 @@ def write_tsv(path: Path, rows: Sequence[dict[str, str]]) -> Path:
 
 
 def hrbench_rows(pictures: Sequence[bytes]) -> list[dict[str, str]]:
-    """Four rows a picture, with the options rotated; the pictures are by turns of both categories."""
+    """Four rows per picture, with the options rotated; the pictures alternate between the categories."""
     rows = []
     for number, data in enumerate(pictures):
         right = COLOURS[number % 4]

@@ -60,13 +60,13 @@ def rewrite(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_crowds_and_tiny_boxes_ask_nothing(tiny: Path) -> None:
+def test_crowds_and_tiny_boxes_give_no_questions(tiny: Path) -> None:
     ids = {s.id for s in coco_samples(tiny / "instances.json", tiny, limit=None, seed=0)}
     regions = {f"coco_region/{n}" for n in (10, 11, 12, 13)}
     assert ids == regions | {"coco_count/1/cat", "coco_count/1/dog", "coco_count/2/cup"}
 
 
-def test_the_answer_is_among_options_that_are_not_in_the_picture(tiny: Path) -> None:
+def test_the_wrong_options_are_not_in_the_picture(tiny: Path) -> None:
     rows = {s.id: s for s in coco_samples(tiny / "instances.json", tiny, limit=None, seed=0)}
     region = rows["coco_region/10"]
     assert set(region.choices) == {"cat", "cup", "car", "bus"}
@@ -81,12 +81,12 @@ def test_a_count_has_every_instance_as_evidence(tiny: Path) -> None:
     assert (count.ground_truth, len(count.evidence), count.verifier) == ("2", 2, "exact")
 
 
-def test_boxes_end_at_the_border_of_the_picture(tiny: Path) -> None:
+def test_boxes_are_clipped_to_the_picture(tiny: Path) -> None:
     rows = {s.id: s for s in coco_samples(tiny / "instances.json", tiny, limit=None, seed=0)}
     assert rows["coco_region/12"].evidence[0].bbox == (150.0, 50.0, 200.0, 100.0)
 
 
-def test_the_seed_decides(tiny: Path) -> None:
+def test_the_seed_determines_the_samples(tiny: Path) -> None:
     def ids(seed: int) -> list[str]:
         return [s.id for s in coco_samples(tiny / "instances.json", tiny, limit=None, seed=seed)]
 
@@ -99,7 +99,7 @@ def test_the_kinds_alternate_up_to_the_limit(tiny: Path) -> None:
     assert [s.source for s in rows] == ["coco_region", "coco_count"] * 2
 
 
-def test_the_bytes_of_the_file_are_stored(tiny: Path) -> None:
+def test_the_original_file_bytes_are_stored(tiny: Path) -> None:
     write_samples(tiny / "s.parquet", coco_samples(tiny / "instances.json", tiny, limit=None, seed=0))
     for sample in read_samples(tiny / "s.parquet"):
         assert sample.images[0].data == (tiny / sample.extra["image_path"]).read_bytes()
@@ -136,7 +136,7 @@ OTHER = {"id": 2, "file_name": "b.jpg", "width": 100, "height": 200}
 
 
 def read(folder: Path) -> tuple[list[str], set[str]]:
-    """(errors, photographs that are asked about) of an import."""
+    """(errors, photographs with questions) of an import."""
     found = [entry for _, entry in read_coco(folder / "instances.json", Options(images=folder))]
     asked = {entry.extra["image_path"] for entry in found if isinstance(entry, Sample)}
     return [str(entry) for entry in found if isinstance(entry, DataError)], asked
@@ -151,7 +151,7 @@ def read(folder: Path) -> tuple[list[str], set[str]]:
         pytest.param(PHOTO | {"id": 2}, "id 2 is also that of 'b.jpg'", set(), id="two of one id"),
     ],
 )
-def test_a_photograph_that_cannot_be_read_is_named_and_the_others_go_on(
+def test_an_unreadable_photograph_is_reported_and_the_others_are_kept(
     entry: dict[str, Any], why: str, asked: set[str], tiny: Path
 ) -> None:
     rewrite(tiny, images=[OTHER, entry])
@@ -176,7 +176,7 @@ def test_a_photograph_that_cannot_be_read_is_named_and_the_others_go_on(
         pytest.param({"id": None}, "an id is None", id="no id"),
     ],
 )
-def test_an_annotation_that_cannot_be_read_is_named_and_the_others_go_on(
+def test_an_unreadable_annotation_is_reported_and_the_others_are_kept(
     change: dict[str, Any], why: str, tiny: Path
 ) -> None:
     good = annotation(13, 2, 2, [10, 10, 30, 30])
@@ -189,7 +189,7 @@ def test_an_annotation_that_cannot_be_read_is_named_and_the_others_go_on(
     assert "`annotations`[0]" in error
 
 
-def test_photographs_with_numbers_and_texts_as_ids_are_read(tiny: Path) -> None:
+def test_photograph_ids_may_be_numbers_or_texts(tiny: Path) -> None:
     rewrite(
         tiny,
         images=[PHOTO | {"id": 10}, OTHER | {"id": "b"}],
@@ -233,7 +233,7 @@ def test_real_photographs_become_balanced_samples(coco_mini: Path) -> None:
             assert 0 <= item.bbox[1] < item.bbox[3] <= height
 
 
-def test_crowds_tiny_boxes_and_what_stands_there_twice_are_counted(tiny: Path, tmp_path: Path) -> None:
+def test_crowds_tiny_boxes_and_duplicates_are_counted(tiny: Path, tmp_path: Path) -> None:
     content = json.loads((tiny / "instances.json").read_text())
     twice = annotation(16, 1, 1, [150, 50, 52, 51])
     empty = {"id": 3, "file_name": "a.jpg", "width": 200, "height": 100}
@@ -248,9 +248,9 @@ def test_crowds_tiny_boxes_and_what_stands_there_twice_are_counted(tiny: Path, t
     }
 
 
-def test_traces_of_photographs_are_those_of_their_samples(tmp_path: Path) -> None:
+def test_traces_of_photographs_match_their_samples(tmp_path: Path) -> None:
     Image.effect_noise((400, 200), 50).convert("RGB").save(tmp_path / "a.png")
-    boxes = [[40 * at, 10, 30, 30] for at in range(5)]  # five cats: more than a trace looks at
+    boxes = [[40 * at, 10, 30, 30] for at in range(5)]  # five cats: more than a trace has looks
     places = [(0, box) for box in boxes] + [(1, [10, 100, 40, 30]), (1, [300, 100, 40, 30])]
     content = {
         "images": [{"id": 1, "file_name": "a.png", "width": 400, "height": 200}],
@@ -269,6 +269,6 @@ def test_traces_of_photographs_are_those_of_their_samples(tmp_path: Path) -> Non
     assert len(found["coco_count/1/dog"].calls[0].crops) == 2, "each of the two that it counts"
     for trace in found.values():
         check_trace(trace, where="here")
-    # What is asked for is not said before the look.
+    # The answer must not be mentioned before the look.
     assert "dog" not in found["coco_region/5"].messages[1].content
     assert "I look closer at dog." in found["coco_count/1/dog"].messages[1].content

@@ -13,7 +13,7 @@ from vtune.verifiers import check_ground_truth
 PICTURES = [picture(number, (60, 40), (5, 5, 9, 9)) for number in range(2)]
 
 
-def test_every_row_is_a_sample_with_its_rotation(tmp_path: Path) -> None:
+def test_every_row_becomes_a_sample_with_its_rotation(tmp_path: Path) -> None:
     samples = list(read_hrbench(write_tsv(tmp_path / "hr_bench_4k.tsv", hrbench_rows(PICTURES))))
     assert [sample.id for sample in samples] == [f"hr_bench_4k/{number}" for number in range(8)]
     assert {sample.source for sample in samples} == {"hr_bench_4k"}
@@ -26,11 +26,11 @@ def test_every_row_is_a_sample_with_its_rotation(tmp_path: Path) -> None:
         check_ground_truth(sample)
 
 
-def test_a_row_may_name_the_row_that_holds_its_picture(tmp_path: Path) -> None:
+def test_a_row_may_refer_to_the_row_with_its_picture(tmp_path: Path) -> None:
     rows = hrbench_rows(PICTURES)
     for number in (1, 2, 3):
         rows[number]["image"] = "0"
-    rows[0]["question"] = 'Two\nlines and a\t"tab"?'  # so that records are not lines
+    rows[0]["question"] = 'Two\nlines and a\t"tab"?'  # so that a record spans several lines
     samples = list(read_hrbench(write_tsv(tmp_path / "hr.tsv", rows)))
     assert [sample.images[0].data for sample in samples] == [PICTURES[0]] * 4 + [PICTURES[1]] * 4
     assert samples[0].question.startswith('Two\nlines and a\t"tab"?\nA. red')
@@ -51,7 +51,9 @@ def test_a_row_may_name_the_row_that_holds_its_picture(tmp_path: Path) -> None:
         pytest.param({"image": "notbase64!!"}, "neither a picture in base64", id="short, no base64"),
     ],
 )
-def test_a_row_that_is_not_as_published_is_named(tmp_path: Path, changes: dict[str, str], what: str) -> None:
+def test_a_row_unlike_the_published_ones_is_reported(
+    tmp_path: Path, changes: dict[str, str], what: str
+) -> None:
     rows = hrbench_rows(PICTURES)
     rows[5] |= changes
     with pytest.raises(DataError) as error:
@@ -92,17 +94,17 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 def with_gaps() -> list[dict[str, str]]:
-    """Questions of three options, whose rotations move the one that is missing through all four columns."""
+    """Questions with three options, whose rotations move the gap through all four columns."""
     rows = hrbench_rows(PICTURES)
     for number, row in enumerate(rows):
         missing = COLOURS[(number // 4 + 2) % 4]
         (letter,) = (letter for letter in "ABCD" if row[letter] == missing)
-        row[letter] = ("", "nan")[number % 2]  # as pandas writes it, and as others do
+        row[letter] = ("", "nan")[number % 2]  # as written by other programs and by pandas
     return rows
 
 
 @pytest.mark.parametrize("protocol", ["vtune", "vlmevalkit", "lmms-eval", "evalscope", "mars", "paper"])
-def test_a_missing_option_leaves_the_letters_of_the_others(protocol: str, tmp_path: Path) -> None:
+def test_a_missing_option_does_not_change_the_other_letters(protocol: str, tmp_path: Path) -> None:
     rows = with_gaps()
     samples = asked("hrbench-4k", write_tsv(tmp_path / "hr_bench_4k.tsv", rows), f"protocol={protocol}")
     assert [sample.ground_truth for sample in samples] == ["A", "D", "C", "B", "A", "D", "C", "B"]
@@ -131,7 +133,7 @@ def test_a_missing_option_leaves_the_letters_of_the_others(protocol: str, tmp_pa
     assert gaps[:4] == ["C", "B", "A", "D"]
 
 
-def test_the_score_over_rotations_counts_questions_that_lack_an_option(tmp_path: Path) -> None:
+def test_the_rotation_score_includes_questions_with_a_missing_option(tmp_path: Path) -> None:
     file = write_tsv(tmp_path / "hr_bench_4k.tsv", with_gaps())
     samples = asked("hrbench-4k", file)
     replies = {
@@ -139,6 +141,6 @@ def test_the_score_over_rotations_counts_questions_that_lack_an_option(tmp_path:
     }
     model = write_script(tmp_path / "r.jsonl", replies)
     score = evaluated("hrbench-4k", model, file, tmp_path / "out", "--agent", "direct")["score"]
-    # "B" is right in one of the four rotations, wrong in two, and no option in one.
+    # "B" is right in one of the four rotations, wrong in two, and missing in one.
     assert (score["score"], score["fsp"], score["fcp"], score["unreadable"]) == (5 / 8, 1 / 4, 1.0, 1)
     assert {name: cycle["fsp"] for name, cycle in score["cycles"].items()} == {"0": 0, "1": 0, "2": 0, "3": 1}

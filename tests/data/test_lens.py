@@ -53,7 +53,7 @@ def colour_of(question: str) -> str:
 
 
 @EVERY
-def test_every_level_draws_samples_whose_ground_truth_passes_its_verifier(level: int) -> None:
+def test_the_ground_truth_passes_its_verifier_at_every_level(level: int) -> None:
     found = list(samples(level, 24, seed=0, split="train"))
     assert len({sample.id for sample in found}) == 24
     for sample in found:
@@ -64,7 +64,7 @@ def test_every_level_draws_samples_whose_ground_truth_passes_its_verifier(level:
 
 
 @EVERY
-def test_the_seed_makes_the_puzzles(level: int) -> None:
+def test_the_seed_determines_the_puzzles(level: int) -> None:
     first, again, other = (list(samples(level, 3, seed=seed, split="train")) for seed in (0, 0, 1))
     assert first == again
     assert not {sample.images for sample in first} & {sample.images for sample in other}
@@ -92,8 +92,8 @@ def test_the_same_arguments_write_the_same_files(tmp_path: Path) -> None:
 
 
 @EVERY
-def test_splits_share_no_picture_whatever_their_seeds(level: int) -> None:
-    """The ground of one split has a green, somewhere, that the ground of another never has there."""
+def test_splits_share_no_picture_whatever_the_seeds(level: int) -> None:
+    """At some place, the background of one split has a green that it never has there in another split."""
     by_split = {
         split: np.stack(
             [puzzle.pixels for seed in (0, 1) for puzzle in drawn(level, 4, seed=seed, split=split)]
@@ -104,12 +104,12 @@ def test_splits_share_no_picture_whatever_their_seeds(level: int) -> None:
         for other in SPLITS[number + 1 :]:
             for first in by_split[split]:
                 for second in by_split[other]:
-                    # Most of a picture is ground, and there the two are never alike.
+                    # Most of a picture is background, where the two always differ.
                     assert (first[..., 1] == second[..., 1]).mean() < 0.5
 
 
 @EVERY
-def test_the_evidence_box_is_the_asked_sign_and_shows_the_answer(level: int) -> None:
+def test_the_evidence_box_is_the_sign_in_question_and_shows_the_answer(level: int) -> None:
     asked = [puzzle for puzzle in drawn(level, 40) if puzzle.target is not None]
     assert len(asked) > 15
     for puzzle in asked:
@@ -118,11 +118,11 @@ def test_the_evidence_box_is_the_asked_sign_and_shows_the_answer(level: int) -> 
         x0, y0, x1, y1 = target.box
         region = puzzle.pixels[y0:y1, x0:x1]
         plain = (region == COLOURS[target.colour]).all(-1)
-        # All of the sign is inside: its colour reaches every side of the box, and is not around it.
+        # The whole sign is inside: its colour reaches every side of the box but not beyond.
         assert all(edge.any() for edge in (plain[0], plain[-1], plain[:, 0], plain[:, -1]))
         around = puzzle.pixels[max(y0 - 1, 0) : y1 + 1, max(x0 - 1, 0) : x1 + 1]
         assert (around == COLOURS[target.colour]).all(-1).sum() == plain.sum()
-        # What is not of its colour is the digit, dot by dot; four times on a sign of level 1.
+        # Everything of another colour is the digit, dot by dot; level 1 signs show it four times.
         for part in np.split(~plain, 2 if level == 1 else 1):
             for copy in np.split(part, 2 if level == 1 else 1, axis=1):
                 assert any(np.array_equal(cut(copy), shape) for shape in shapes(puzzle.answer))
@@ -130,7 +130,7 @@ def test_the_evidence_box_is_the_asked_sign_and_shows_the_answer(level: int) -> 
 
 
 def cut(dots: np.ndarray) -> np.ndarray:
-    """The part of a mask in which it is true."""
+    """The bounding part of a mask in which it is true."""
     rows, columns = np.nonzero(dots)
     part: np.ndarray = dots[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
     return part
@@ -143,7 +143,7 @@ def shapes(digit: str) -> list[np.ndarray]:
 
 
 @EVERY
-def test_no_digit_can_be_told_from_the_mean_of_its_sign(level: int) -> None:
+def test_no_digit_can_be_told_from_the_mean_colour_of_its_sign(level: int) -> None:
     for puzzle in drawn(level, 20):
         if puzzle.target is not None:
             x0, y0, x1, y1 = puzzle.target.box
@@ -160,7 +160,7 @@ def test_a_sample_carries_the_box_of_its_puzzle(level: int) -> None:
         assert (sample.question, sample.ground_truth) == (puzzle.question, puzzle.answer)
 
 
-def test_level_one_lines_up_with_the_visual_tokens() -> None:
+def test_level_1_signs_align_with_visual_tokens() -> None:
     for puzzle in drawn(1, 30):
         assert puzzle.target is not None
         x0, y0, x1, y1 = puzzle.target.box
@@ -169,7 +169,7 @@ def test_level_one_lines_up_with_the_visual_tokens() -> None:
         assert colour_of(puzzle.question) in ("red", "blue")
 
 
-def test_answers_and_places_do_not_give_themselves_away() -> None:
+def test_answers_and_places_are_evenly_distributed() -> None:
     found = drawn(1, 200)
     digits = Counter(puzzle.answer for puzzle in found)
     assert max(digits.values()) < 2 * len(found) / len(digits)
@@ -181,7 +181,7 @@ def test_answers_and_places_do_not_give_themselves_away() -> None:
 
 
 def signs(puzzle: Puzzle) -> dict[str, tuple[int, int, int, int]]:
-    """Box of each sign by its colour, found in the picture; a disc does not fill the corners of its box."""
+    """Colour -> box of each sign found in the picture; discs are skipped, as they leave box corners empty."""
     code = puzzle.pixels.astype(np.int32) @ (1 << 16, 1 << 8, 1)
     found = {}
     for colour, (red, green, blue) in COLOURS.items():
@@ -193,7 +193,7 @@ def signs(puzzle: Puzzle) -> dict[str, tuple[int, int, int, int]]:
     return found
 
 
-def test_questions_of_level_four_have_one_answer() -> None:
+def test_level_4_questions_have_one_answer() -> None:
     kinds: Counter[str] = Counter()
     for puzzle in drawn(4, 70):
         if puzzle.question.startswith("How many"):
@@ -220,7 +220,7 @@ def test_questions_of_level_four_have_one_answer() -> None:
 
 
 @EVERY
-def test_the_guessable_share_holds_and_has_a_source_of_its_own(level: int) -> None:
+def test_guessable_puzzles_have_the_given_share_and_a_separate_source(level: int) -> None:
     found = drawn(level, 100, guessable=0.5)
     assert 30 < sum(puzzle.guessable for puzzle in found) < 70
     for puzzle in found:
@@ -251,7 +251,7 @@ def habit(trace: Trajectory, puzzle: Puzzle) -> str:
 
 def test_traces_mix_habits_in_the_stated_shares() -> None:
     count = 150
-    # Without their pictures, which take longest: the next test looks at those.
+    # Without pictures, which take longest; the next test checks those.
     told = traces(1, count, seed=3, drawn=False)
     asked = puzzles(1, seed=3, split="traces")
     found = Counter(habit(trace, puzzle) for trace, puzzle in zip(told, asked, strict=False))
@@ -261,7 +261,7 @@ def test_traces_mix_habits_in_the_stated_shares() -> None:
 
 
 @EVERY
-def test_a_trace_shows_what_its_code_cuts_out_and_answers_right(level: int) -> None:
+def test_a_trace_shows_what_its_code_crops_and_answers_correctly(level: int) -> None:
     asked = {sample.id: sample for sample in samples(level, 16, seed=0, split="traces")}
     found = list(traces(level, 16, seed=0))
     assert {trace.sample_id for trace in found} == set(asked)
@@ -289,6 +289,6 @@ def test_the_corpus_is_the_text_of_the_traces() -> None:
 
 
 @pytest.mark.parametrize(("level", "guessable"), [(0, 0.0), (5, 0.0), (1, 1.5), (1, -0.1), (1, float("nan"))])
-def test_a_level_or_share_that_is_not_there_is_refused(level: int, guessable: float) -> None:
+def test_an_invalid_level_or_share_is_refused(level: int, guessable: float) -> None:
     with pytest.raises(RecipeError, match=r"no lens level|guessable share"):
         next(puzzles(level, seed=0, split="train", guessable=guessable))

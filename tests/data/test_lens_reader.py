@@ -1,4 +1,4 @@
-"""The oracle reader: it reads what can be read, and nothing else."""
+"""The oracle reader: it reads what is legible, and nothing else."""
 
 import io
 import itertools
@@ -97,17 +97,17 @@ TAKES: dict[str, Change] = {
 
 @pytest.mark.parametrize("pad", [0, 8, 20, 30])
 def test_plain_crops_are_read_whatever_their_size(cases: list[tuple[lens.Puzzle, Target]], pad: int) -> None:
-    # At 30 the crop is shown reduced by 3 %, which now and then one digit does not survive.
+    # At 30 the crop is shrunk by 3 %, which makes a digit illegible now and then.
     assert readable(cases, lambda c: c, pad) >= (0.95 if pad == 30 else 0.99)
 
 
 @pytest.mark.parametrize("name", KEEPS)
-def test_a_digit_is_read_in_whatever_shows_it(cases: list[tuple[lens.Puzzle, Target]], name: str) -> None:
+def test_a_digit_is_read_wherever_it_is_visible(cases: list[tuple[lens.Puzzle, Target]], name: str) -> None:
     assert readable(cases, KEEPS[name]) >= 0.97
 
 
 @pytest.mark.parametrize("name", TAKES)
-def test_nothing_is_read_where_nothing_is_left(cases: list[tuple[lens.Puzzle, Target]], name: str) -> None:
+def test_nothing_is_read_where_the_digit_is_gone(cases: list[tuple[lens.Puzzle, Target]], name: str) -> None:
     assert readable(cases, TAKES[name]) <= 0.01
 
 
@@ -115,7 +115,7 @@ def test_the_reduced_whole_picture_is_not_read(cases: list[tuple[lens.Puzzle, Ta
     assert readable(cases[PER_LEVEL:], lambda c: c, pad=lens.SIDE) <= 0.05
 
 
-def test_the_same_place_of_other_puzzles_is_read_only_where_the_digit_stands_there() -> None:
+def test_the_same_place_in_other_puzzles_is_read_only_if_it_shows_the_digit() -> None:
     puzzles = list(itertools.islice(lens.puzzles(2, seed=9, split="heldout"), 25))
     found = []
     for n, puzzle in enumerate(puzzles):
@@ -128,7 +128,7 @@ def test_the_same_place_of_other_puzzles_is_read_only_where_the_digit_stands_the
     assert np.mean(found) <= 0.02
 
 
-def test_a_turned_and_mirrored_crop_is_read_by_its_map(cases: list[tuple[lens.Puzzle, Target]]) -> None:
+def test_a_rotated_and_mirrored_crop_is_read_through_its_map(cases: list[tuple[lens.Puzzle, Target]]) -> None:
     for puzzle, target in cases[:5]:
         cut, place = crop(puzzle.pixels, target.box, 8)
         width = cut.shape[1]
@@ -139,7 +139,7 @@ def test_a_turned_and_mirrored_crop_is_read_by_its_map(cases: list[tuple[lens.Pu
         assert reading(mirrored, np.array([[-1, 0, width], [0, 1, 0], [0, 0, 1.0]]) @ place, target).readable
 
 
-def test_the_wrong_digit_is_never_readable(cases: list[tuple[lens.Puzzle, Target]]) -> None:
+def test_a_wrong_digit_is_never_read(cases: list[tuple[lens.Puzzle, Target]]) -> None:
     puzzle, target = cases[PER_LEVEL]
     other = next(t for p, t in cases[PER_LEVEL:] if t.digit != target.digit and p.target is not None)
     cut, place = crop(puzzle.pixels, target.box, 8)
@@ -155,7 +155,7 @@ def test_a_level_1_sign_has_its_digit_four_times(cases: list[tuple[lens.Puzzle, 
     assert {len(target.spots) for _, target in cases[PER_LEVEL:]} == {1}
 
 
-def test_pictures_are_seen_at_the_sizes_of_the_processor() -> None:
+def test_pictures_are_seen_at_the_processors_sizes() -> None:
     sides = (1, 5, 20, 41, 42, 56, 68, 70, 98, 112, 150, 448, 1000)
     pairs = [(w, h) for w in sides for h in sides if max(w, h) <= 100 * min(w, h)]
     assert len(pairs) > 100
@@ -164,5 +164,5 @@ def test_pictures_are_seen_at_the_sizes_of_the_processor() -> None:
         assert seen_size(width, height, **BUDGET) == (w, h)
 
 
-def test_what_is_no_picture_is_not_seen() -> None:
+def test_a_file_that_is_not_a_picture_is_not_seen() -> None:
     assert as_seen(b"nothing", **BUDGET) is None

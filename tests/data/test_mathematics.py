@@ -1,4 +1,4 @@
-"""MathVista, MathVerse, MathVision and CharXiv: what their rows become."""
+"""The samples made from MathVista, MathVerse, MathVision and CharXiv."""
 
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -37,7 +37,7 @@ def good(found: Iterator[Sample | DataError]) -> list[Sample]:
 
 
 def changed(path: Path, **values: Any) -> Path:
-    """The first row of a specimen's only shard, with other values."""
+    """The first row of a specimen's only shard, with changed values."""
     (file,) = path.rglob("*.parquet")
     table = pq.read_table(str(file)).slice(0, 1)
     for name, value in values.items():
@@ -47,7 +47,7 @@ def changed(path: Path, **values: Any) -> Path:
     return file
 
 
-def test_mathvista_is_asked_by_its_query_and_keeps_what_its_rules_need(tmp_path: Path) -> None:
+def test_mathvista_uses_its_query_as_prompt_and_keeps_what_its_rules_need(tmp_path: Path) -> None:
     options, whole, decimal, several = good(scan_mathvista(specimens_maths.mathvista(tmp_path).path))
     assert options.choices == ("red", "green", "blue")
     assert (options.ground_truth, options.answer, options.id) == ("B", "green", "mathvista/1")
@@ -71,7 +71,7 @@ def test_mathvista_is_asked_by_its_query_and_keeps_what_its_rules_need(tmp_path:
         ({"metadata": None}, "`metadata` is not a struct"),
     ],
 )
-def test_a_broken_row_of_mathvista_is_named(tmp_path: Path, values: dict[str, Any], said: str) -> None:
+def test_a_broken_mathvista_row_is_reported(tmp_path: Path, values: dict[str, Any], said: str) -> None:
     file = changed(specimens_maths.mathvista(tmp_path).path, **values)
     (found,) = scan_mathvista(file)
     assert isinstance(found, DataError)
@@ -79,7 +79,7 @@ def test_a_broken_row_of_mathvista_is_named(tmp_path: Path, values: dict[str, An
     assert f"{file}, row 0" in str(found)
 
 
-def test_mathverse_knows_the_options_also_where_only_the_picture_shows_them(tmp_path: Path) -> None:
+def test_mathverse_knows_the_options_even_if_only_the_picture_shows_them(tmp_path: Path) -> None:
     text, vision, area = good(scan_mathverse(specimens_maths.mathverse(tmp_path).path))
     assert text.choices == vision.choices == ("2", "4", "8")
     assert (vision.ground_truth, vision.extra["question"]) == ("B", "")
@@ -88,7 +88,7 @@ def test_mathverse_knows_the_options_also_where_only_the_picture_shows_them(tmp_
     assert text.prompt[-1].content.startswith("<image>\nPlease directly answer the question.")
 
 
-def test_a_letter_of_mathverse_without_known_options_is_still_a_letter(tmp_path: Path) -> None:
+def test_a_mathverse_letter_without_known_options_is_still_a_letter(tmp_path: Path) -> None:
     path = specimens_maths.mathverse(tmp_path).path
     (found,) = good(scan_mathverse(changed(path, question_for_eval="In the picture", answer="D")))
     assert (found.verifier, found.choices, found.ground_truth) == ("choice", (), "D")
@@ -109,7 +109,7 @@ SEVERAL = "Which are opposite? Choose 2 answers:\nChoices:\nA:$1$\nB:$2$\nC:$3$\
         ("In the picture", "12.5", "math", ["12.5", "25/2"], ["12"]),
     ],
 )
-def test_an_answer_of_mathverse_that_is_no_letter_is_scored(
+def test_a_mathverse_answer_that_is_not_a_letter_is_scored(
     tmp_path: Path, question: str, truth: str, verifier: str, right: list[str], wrong: list[str]
 ) -> None:
     path = changed(specimens_maths.mathverse(tmp_path).path, question_for_eval=question, answer=truth)
@@ -120,7 +120,7 @@ def test_an_answer_of_mathverse_that_is_no_letter_is_scored(
         assert verdict_on(f"<answer>{reply}</answer>", found).score == float(reply in right), reply
 
 
-def test_a_row_of_mathverse_may_have_no_picture(tmp_path: Path) -> None:
+def test_a_mathverse_row_may_have_no_picture(tmp_path: Path) -> None:
     path = changed(specimens_maths.mathverse(tmp_path).path, image=None)
     (found,) = good(scan_mathverse(path))
     assert (found.images, found.prompt[-1].images) == ((), ())
@@ -137,7 +137,7 @@ def test_mathvision_has_two_splits_in_one_folder(tmp_path: Path, split: str, sca
     assert (shown.ground_truth, shown.answer) == ("B", "4")
     assert (share.choices, share.ground_truth, share.verifier) == ((), "\\frac{1}{2}", "math")
     assert hidden.extra["facets"] == {"subject": "arithmetic", "level": "1"}
-    # The tag stays in the text, as harnesses leave it; the picture is before it.
+    # The tag stays in the text, as in other harnesses; the picture comes before it.
     assert hidden.prompt[-1].content == (
         "<image>\nWhich figure comes next?\n<image1>\nChoices:\n(A) A\n(B) B\n(C) C\n(D) D\n(E) E"
     )
@@ -172,7 +172,7 @@ def test_a_value_in_latex_is_right_however_it_is_written(
     assert verdict_on(f"<answer>{reply}</answer>", found).score == 1.0
 
 
-def test_charxiv_reads_its_truth_from_the_grading_query_or_its_column(tmp_path: Path) -> None:
+def test_charxiv_reads_the_truth_from_the_grading_query_or_its_column(tmp_path: Path) -> None:
     path = specimens_maths.charxiv_reasoning(tmp_path).path
     name, number = good(scan_charxiv_reasoning(path))
     assert (name.ground_truth, number.ground_truth) == ("P-101", "0.50")
@@ -198,7 +198,7 @@ def test_a_grading_query_without_a_place_for_the_answer_is_refused(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", ["MPO", "WEBP", "PNG", "JPEG"])
-def test_pictures_of_the_kinds_that_mathvista_has_can_be_opened(kind: str) -> None:
+def test_the_picture_kinds_of_mathvista_can_be_opened(kind: str) -> None:
     out = BytesIO()
     picture = Image.new("RGB", (187, 18), "red")
     more = {"save_all": True, "append_images": [picture]} if kind == "MPO" else {}

@@ -22,7 +22,7 @@ SEARCH_R1 = (
 
 
 def asking(text: str, *, system: str = "", tools: tuple[str, ...] = ()) -> Sample:
-    """A sample of one picture whose user says a text."""
+    """A sample with one picture and the given user text."""
     first = (Message("system", system),) if system else ()
     return Sample(
         id="a/1",
@@ -63,12 +63,12 @@ def asking(text: str, *, system: str = "", tools: tuple[str, ...] = ()) -> Sampl
         pytest.param("Which colour?", id="a bare question"),
     ],
 )
-def test_the_question_stays_and_the_prompt_of_others_goes(text: str) -> None:
+def test_the_question_is_kept_and_the_published_prompt_removed(text: str) -> None:
     published = asking(text, system="You may call image_zoom_in_tool.", tools=("image_zoom_in_tool",))
     sample = offering(published, ("python",))
     assert sample.prompt == (Message("user", "<image>\nWhich colour?", (0,)),)
     assert sample.tools == ("python",)
-    # Kept as it stood.
+    # The published prompt is kept unchanged.
     assert sample.extra == {
         "published_prompt": [
             {"role": "system", "content": "You may call image_zoom_in_tool."},
@@ -77,15 +77,15 @@ def test_the_question_stays_and_the_prompt_of_others_goes(text: str) -> None:
         "published_tools": ["image_zoom_in_tool"],
     }
     assert offering(sample, ("python",)) == sample
-    # What was published first is kept, whoever it is for next.
+    # Later changes of tools keep the original prompt.
     assert offering(sample, ()) == replace(sample, tools=())
 
 
-def test_a_sample_that_asks_in_no_words_of_others_only_gets_the_tools() -> None:
+def test_a_bare_question_only_gets_the_tools() -> None:
     text = "Question:\nWhich colour?\nA. red\nB. blue"
     sample = offering(asking(text), ("python",))
     assert sample == replace(asking(text), tools=("python",), extra={"published_tools": []})
-    # Not published for code, though that came before.
+    # The published tools are recorded, not the ones set in between.
     assert offering(sample, ("image_zoom_in_tool",)).extra == {"published_tools": []}
 
 
@@ -98,18 +98,18 @@ def test_a_sample_that_asks_in_no_words_of_others_only_gets_the_tools() -> None:
         pytest.param("Which? Write <grounding> first.", ("image_zoom_in_tool",), "<grounding>", id="another"),
     ],
 )
-def test_words_about_tools_that_are_not_offered_are_an_error(text: str, tools: tuple, word: str) -> None:
+def test_mentioning_a_tool_that_is_not_offered_is_an_error(text: str, tools: tuple, word: str) -> None:
     with pytest.raises(DataError, match=f"mentions {word}, which is not offered") as caught:
         offering(asking(text), tools)
     assert caught.value.fix
 
 
-def test_a_turn_that_holds_nothing_but_a_prompt_is_an_error() -> None:
+def test_a_turn_with_a_prompt_but_no_question_is_an_error() -> None:
     with pytest.raises(DataError, match="holds a prompt but no question"):
         offering(asking(ZOOM), ("python",))
 
 
-def test_what_a_question_itself_says_behind_the_instruction_of_search_r1_stays() -> None:
+def test_text_of_the_question_after_search_r1s_instruction_is_kept() -> None:
     text = "Who said `Question: why?`"
     sample = offering(asking(SEARCH_R1.format("search") + text), ("text_search_tool",))
     assert sample.prompt[0].content == f"<image>\n{text}"
@@ -134,19 +134,19 @@ def test_a_call_that_stays_in_the_question_is_not_removable() -> None:
     assert unserved_call(image) == Unserved("<search>", removable=False)
 
 
-def test_an_element_of_html_is_no_call() -> None:
+def test_an_html_element_is_not_a_call() -> None:
     asked = asking("In HTML, what does the `<search>` element do?")
     assert unserved_call(asked) is None
     assert offering(asked, ()).question == asked.question
 
 
-def test_an_environment_says_itself_what_its_calls_are() -> None:
+def test_an_environment_defines_its_own_calls() -> None:
     asked = asking("Move by <tool_call>.")
     assert unserved_call(asked) == Unserved("<tool_call>", removable=False)
     assert unserved_call(replace(asked, environment="maze")) is None
 
 
-def test_a_question_may_speak_of_the_tools_that_it_offers() -> None:
+def test_a_question_may_mention_the_tools_that_it_offers() -> None:
     sample = offering(asking("Which? Call image_zoom_in_tool by <tool_call>."), ("image_zoom_in_tool",))
     assert "image_zoom_in_tool" in sample.question
 

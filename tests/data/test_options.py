@@ -28,7 +28,7 @@ def sample(question: str = "Which?", choices: tuple[str, ...] = COLOURS, number:
     )
 
 
-def test_a_template_holds_question_and_options_once() -> None:
+def test_a_template_holds_question_and_options_exactly_once() -> None:
     found = presented(sample("Is {options} a word?"), template=TEMPLATE, shuffle=None, parm={"reading": "x"})
     assert found.prompt[0].content == (
         "<image>\nQuestion: Is {options} a word?\nOptions:\nA. red\nB. green\nC. blue\nD. yellow\n"
@@ -45,7 +45,7 @@ def test_a_template_holds_question_and_options_once() -> None:
         "\nPlease select the correct answer from the options above. \n",
     ],
 )
-def test_an_instruction_in_the_file_is_not_doubled(suffix: str) -> None:
+def test_an_instruction_in_the_file_is_not_repeated(suffix: str) -> None:
     assert bare(f"Which?{suffix}") == "Which?"
     found = presented(sample(f"Which?{suffix}"), template=TEMPLATE, shuffle=None)
     assert found.prompt == presented(sample(), template=TEMPLATE, shuffle=None).prompt
@@ -53,7 +53,7 @@ def test_an_instruction_in_the_file_is_not_doubled(suffix: str) -> None:
 
 
 @given(st.lists(st.text("abc", min_size=1), min_size=2, max_size=6, unique=True), st.integers(0, 99))
-def test_the_right_option_stays_right_wherever_it_goes(choices: list[str], seed: int) -> None:
+def test_the_right_option_stays_right_after_shuffling(choices: list[str], seed: int) -> None:
     before = sample(choices=tuple(choices))
     found = presented(before, template=TEMPLATE, shuffle=seed)
     assert sorted(found.choices) == sorted(choices)
@@ -62,7 +62,7 @@ def test_the_right_option_stays_right_wherever_it_goes(choices: list[str], seed:
     assert found == presented(before, template=TEMPLATE, shuffle=seed)
 
 
-def test_a_letter_is_a_place_before_it_is_the_text_of_another_option() -> None:
+def test_a_letter_means_a_place_rather_than_another_options_text() -> None:
     signs = sample(choices=("C", "A", "B", "D"))
     assert presented(signs, template=TEMPLATE, shuffle=None).ground_truth == "A"
     moved = presented(signs, template=TEMPLATE, shuffle=1)
@@ -73,14 +73,14 @@ def orders(seed: int) -> list[Sample]:
     return [presented(sample(number=number), template=TEMPLATE, shuffle=seed) for number in range(400)]
 
 
-def test_every_letter_is_right_about_as_often() -> None:
+def test_every_letter_is_right_about_equally_often() -> None:
     letters = Counter(found.ground_truth for found in orders(0))
     assert set(letters) == set("ABCD")
     assert min(letters.values()) > 70
     assert orders(0) == orders(0) != orders(1)
 
 
-def test_what_cannot_be_put_is_refused() -> None:
+def test_an_unusable_template_or_row_is_refused() -> None:
     with pytest.raises(DataError, match="does not end with its options"):
         presented(replace(sample(), choices=("x", "y")), template=TEMPLATE, shuffle=None)
     with pytest.raises(DataError, match="is not one of red"):

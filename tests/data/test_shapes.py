@@ -80,7 +80,7 @@ def test_an_unknown_grid_is_refused() -> None:
         drawn(1, grid=3)
 
 
-def test_a_question_asks_for_what_its_puzzle_holds() -> None:
+def test_a_question_matches_its_puzzle() -> None:
     found = drawn(600)
     counts = {task: Counter(len(p.boxes) for p in found if p.task == task) for task in TASKS}
     assert set(counts["counting"]) == set(range(1, MOST + 1))
@@ -89,7 +89,7 @@ def test_a_question_asks_for_what_its_puzzle_holds() -> None:
     assert set(counts["detection"]) == {1, 2}
 
 
-def test_a_trace_is_loose_by_the_shares_that_are_stated_and_readable() -> None:
+def test_traces_are_loose_by_the_stated_shares_and_readable() -> None:
     right, edges = [], Counter[int]()
     for trace, puzzle in zip(traces(900, seed=0, drawn=False), puzzles(seed=0, split="traces"), strict=False):
         said = re.fullmatch(r"<think>.+</think>\n<answer>(.+)</answer>", trace.messages[-1].content)
@@ -111,8 +111,8 @@ def test_a_trace_is_loose_by_the_shares_that_are_stated_and_readable() -> None:
 
 
 def test_loose_boxes_earn_less_the_tighter_they_have_to_be() -> None:
-    """Else no threshold would make the reward fall."""
-    # One sample with the truth of each puzzle in turn: no verifier looks at the picture.
+    """Otherwise no threshold would lower the reward."""
+    # One sample takes the truth of each puzzle in turn, as verifiers ignore the picture.
     (sample,) = (one for one in asked(len(TASKS)) if one.verifier == "grounding")
     told = zip(traces(600, seed=0, drawn=False), drawn(600, split="traces"), strict=True)
     said = [
@@ -127,7 +127,7 @@ def test_loose_boxes_earn_less_the_tighter_they_have_to_be() -> None:
     assert 0 < mean[0.99] < mean[0.95] / 2
 
 
-def test_no_two_splits_share_a_picture_and_the_seed_makes_the_puzzles() -> None:
+def test_splits_share_no_picture_and_the_seed_determines_the_puzzles() -> None:
     pictures = {split: {s.images[0].data for s in asked(30, split=split)} for split in SPLITS}
     assert all(len(found) == 30 for found in pictures.values())
     assert not pictures["train"] & pictures["heldout"]
@@ -138,14 +138,14 @@ def test_no_two_splits_share_a_picture_and_the_seed_makes_the_puzzles() -> None:
     assert asked(6) != asked(6, seed=1)
 
 
-def test_traces_tell_of_the_pictures_of_their_puzzles_and_blank_ones_tell_the_same() -> None:
+def test_blank_traces_have_the_same_text_as_those_with_pictures() -> None:
     blank = traces(6, seed=0, drawn=False)
     for trace, same, sample in zip(traces(6, seed=0), blank, asked(6, split="traces"), strict=True):
         assert trace.images == sample.images != same.images
         assert (trace.messages, trace.answer) == (same.messages, same.answer)
 
 
-def test_the_files_hold_what_was_asked_for_and_a_model_is_not_overwritten(tmp_path: Path) -> None:
+def test_the_files_are_as_requested_and_a_model_is_not_overwritten(tmp_path: Path) -> None:
     made = make_shapes(tmp_path, train=6, heldout=3, traces=4, grid=4, seed=0, tiny=None)
     assert {name: entry["rows"] for name, entry in made.items()} == {  # type: ignore[index]
         "train": 6,

@@ -1,4 +1,4 @@
-"""Parquet snapshots: which files are a split, which columns are read, and what a picture may be."""
+"""Parquet snapshots: the files of a split, the columns that are read, and the forms of a picture."""
 
 import tracemalloc
 from collections.abc import Sequence
@@ -61,20 +61,20 @@ def test_a_configuration_is_a_folder(tmp_path: Path) -> None:
         files_of(tmp_path, Table(split="test", config="three", columns={}))
 
 
-def test_a_missing_shard_is_no_smaller_benchmark(tmp_path: Path) -> None:
+def test_a_missing_shard_is_an_error(tmp_path: Path) -> None:
     parquet(tmp_path / "test-00000-of-00003.parquet", [row(0)])
     parquet(tmp_path / "test-00002-of-00003.parquet", [row(2)])
     with pytest.raises(DataError, match="shard test-00001-of-00003 is missing"):
         files_of(tmp_path, TABLE)
 
 
-def test_a_folder_without_the_split_says_what_it_has(tmp_path: Path) -> None:
+def test_a_folder_without_the_split_lists_what_it_has(tmp_path: Path) -> None:
     parquet(tmp_path / "train.parquet", [row(0)])
     with pytest.raises(DataError, match=r"(?s)no Parquet file of the split `test`.*it has train.parquet"):
         list(read_shards(tmp_path, TABLE))
 
 
-def test_rows_have_our_names_and_their_pictures_in_order(tmp_path: Path) -> None:
+def test_rows_have_our_column_names_and_pictures_in_order(tmp_path: Path) -> None:
     (tmp_path / "by_path.jpg").write_bytes(jpeg(9))
     first = row(0, second=[{"bytes": jpeg(1), "path": None}, {"bytes": None, "path": "by_path.jpg"}])
     parquet(tmp_path / "test-00000-of-00002.parquet", [first, row(1, second=None)])
@@ -89,7 +89,7 @@ def test_rows_have_our_names_and_their_pictures_in_order(tmp_path: Path) -> None
     assert set(found[0].values) == {"id", "question", "options"}
 
 
-def test_a_lacking_column_is_named_before_any_row_is_read(tmp_path: Path) -> None:
+def test_a_missing_column_is_reported_before_any_row_is_read(tmp_path: Path) -> None:
     parquet(tmp_path / "test-00000-of-00002.parquet", [row(0)])
     parquet(tmp_path / "test-00001-of-00002.parquet", [{"pid": "1", "decoded_image": None}])
     seen: list[Any] = []
@@ -106,7 +106,7 @@ def test_a_lacking_column_is_named_before_any_row_is_read(tmp_path: Path) -> Non
         ({"bytes": None, "path": "../outside.png"}, "leaves the folder"),
     ],
 )
-def test_a_picture_that_is_not_there_is_an_error_of_its_row(tmp_path: Path, value: Any, said: str) -> None:
+def test_a_missing_picture_is_an_error_of_its_row(tmp_path: Path, value: Any, said: str) -> None:
     rows: Sequence[dict[str, Any]] = [row(0), row(1, decoded_image=value), row(2)]
     file = parquet(tmp_path / "test.parquet", list(rows))
     found = list(scan_shards(file, TABLE))
@@ -119,7 +119,7 @@ def test_a_picture_that_is_not_there_is_an_error_of_its_row(tmp_path: Path, valu
         list(read_shards(file, TABLE))
 
 
-def test_a_row_without_a_picture_and_a_question_that_is_no_text_say_so(tmp_path: Path) -> None:
+def test_a_missing_picture_and_a_non_text_question_are_reported(tmp_path: Path) -> None:
     file = parquet(tmp_path / "test.parquet", [row(0), row(1, decoded_image=None)])
     found = list(read_shards(file, TABLE))
     assert found[0].picture == jpeg(0)
@@ -132,7 +132,7 @@ def test_a_row_without_a_picture_and_a_question_that_is_no_text_say_so(tmp_path:
         next(read_shards(numbers, TABLE)).text("question")
 
 
-def test_rows_pass_through_a_bounded_memory(tmp_path: Path) -> None:
+def test_shard_rows_are_read_in_bounded_memory(tmp_path: Path) -> None:
     for shard in range(2):
         rows = [
             row(n, other=bitmap(n)) | {"decoded_image": {"bytes": bitmap(n), "path": None}} for n in range(30)

@@ -1,4 +1,4 @@
-"""A world with a shortcut: what its cue says, and what a crop of a sign shows of it."""
+"""A world with a shortcut: what its cue reveals, and that a crop of a sign does not show it."""
 
 import io
 from collections import Counter
@@ -48,13 +48,13 @@ def pixels(data: bytes | None) -> np.ndarray:
 
 
 def seen(sample: Sample) -> np.ndarray:
-    """As the policy sees it: reduced to 112 px."""
+    """The picture as the policy sees it: reduced to 112 px."""
     picture = Image.open(io.BytesIO(sample.images[0].data or b"")).convert("RGB")
     return np.asarray(picture.resize((112, 112), Image.Resampling.BICUBIC))
 
 
 def read_cue(sample: Sample, cue: Cue) -> str:
-    """The digit that the cue names, by the reduced picture alone: the nearest shade."""
+    """The digit that the cue names, from the reduced picture only: the nearest shade."""
     picture = seen(sample)
     values = picture[:2, :, 1] if cue == "frame" else picture[..., 1]
     shade = int(np.bincount(values.ravel()).argmax())
@@ -62,14 +62,14 @@ def read_cue(sample: Sample, cue: Cue) -> str:
 
 
 def close(found: int, share: float, count: int) -> bool:
-    """Within 5 standard deviations of a binomial, and one puzzle."""
+    """Within 5 standard deviations of a binomial distribution, plus one puzzle."""
     return abs(found - share * count) <= 5 * (share * (1 - share) * count) ** 0.5 + 1
 
 
 @pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(share=SHARES, seed=SEEDS, cue=CUE)
-def test_the_cue_names_the_answer_as_often_as_it_is_said_to(share: float, seed: int, cue: Cue) -> None:
+def test_the_cue_names_the_answer_as_often_as_stated(share: float, seed: int, cue: Cue) -> None:
     count, world = 40, Shortcut(share, cue)
     for relation, expected in (("same", share), ("broken", CHANCE), ("reversed", 0.0)):
         found = list(samples(count, world, seed=seed, split="heldout", relation=relation))  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def test_the_cue_names_the_answer_as_often_as_it_is_said_to(share: float, seed: 
         assert close(hits, expected, count)
         assert relation != "reversed" or hits == 0
         for sample in found[::4]:
-            # What `extra` says is what the reduced picture shows.
+            # `extra` matches what the reduced picture shows.
             assert named_by_cue(sample) == read_cue(sample, cue)
             check_ground_truth(sample)
 
@@ -85,16 +85,16 @@ def test_the_cue_names_the_answer_as_often_as_it_is_said_to(share: float, seed: 
 def test_a_reversed_cue_mostly_names_the_digit_before_the_answer() -> None:
     found = list(samples(100, Shortcut(0.9), seed=0, split="heldout", relation="reversed"))
     before = sum(named_by_cue(s) == DIGITS[(DIGITS.index(s.ground_truth) - 1) % len(DIGITS)] for s in found)
-    # With 0.9 that one, and among the others one in four.
+    # 0.9 by the rule, plus one in four of the others.
     assert close(before, 0.9 + 0.1 / 4, 100)
 
 
 @settings(max_examples=8, deadline=None)
 @given(seed=SEEDS, cue=CUE, relation=st.sampled_from(RELATIONS), split=st.sampled_from(SPLITS))
-def test_a_crop_of_a_sign_shows_nothing_of_the_cue(
+def test_a_crop_of_a_sign_does_not_show_the_cue(
     seed: int, cue: Cue, relation: Relation, split: lens.Split
 ) -> None:
-    """It is bit by bit that of the same puzzle without a cue."""
+    """It is bit for bit the crop of the same puzzle without a cue."""
     plain = islice(lens.puzzles(1, seed=seed, split=split), 4)
     given = samples(4, Shortcut(0.5, cue), seed=seed, split=split, relation=relation)
     for puzzle, sample in zip(plain, given, strict=True):
@@ -110,7 +110,7 @@ def test_a_crop_of_a_sign_shows_nothing_of_the_cue(
 
 
 @pytest.mark.parametrize("cue", CUES)
-def test_splits_share_no_picture_and_relations_share_the_puzzles(cue: Cue) -> None:
+def test_splits_share_no_picture_and_cue_relations_share_the_puzzles(cue: Cue) -> None:
     world = Shortcut(0.5, cue)
     drawn = {split: list(samples(20, world, seed=4, split=split, relation="same")) for split in SPLITS}
     greens = {
@@ -128,7 +128,7 @@ def test_splits_share_no_picture_and_relations_share_the_puzzles(cue: Cue) -> No
 
 
 @pytest.mark.slow
-def test_traces_mix_habits_and_the_careful_ones_share_the_shortcut_or_not() -> None:
+def test_traces_mix_habits_and_careful_ones_may_also_use_the_shortcut() -> None:
     count = 70
     for world, expected in ((Shortcut(0.95), CHANCE), (Shortcut(0.95, careful_share=0.9), 0.9)):
         found: Counter[str] = Counter()
@@ -143,12 +143,12 @@ def test_traces_mix_habits_and_the_careful_ones_share_the_shortcut_or_not() -> N
         assert close(found["careful"], CAREFUL, count)
         assert close(found["whole"], WHOLE, count)
         assert close(found["careful told"], expected, found["careful"])
-        # Who does not look is right because the cue is.
+        # Traces without a look are right only thanks to the cue.
         assert (found["whole told"], found["none told"]) == (found["whole"], found["none"])
 
 
-def test_traces_say_of_a_crop_whether_it_shows_the_sign() -> None:
-    """Where they are asked to, and word for word as `rollout.feedback` does; all else is the same."""
+def test_traces_may_say_whether_a_crop_shows_the_sign() -> None:
+    """Only if requested, and word for word as `rollout.feedback`; all else is unchanged."""
     plain, said = (list(traces(24, Shortcut(0.95, feedback=on), seed=3)) for on in (False, True))
     verdicts = Counter()
     for one, other in zip(plain, said, strict=True):
@@ -196,9 +196,7 @@ def test_data_make_lens_takes_a_shortcut_and_builds_the_model(tmp_path: Path) ->
         (("--shortcut", "1.5"), "Invalid value for '--shortcut'"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(
-    words: tuple[str, ...], said: str, tmp_path: Path
-) -> None:
+def test_contradictory_options_are_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     told = vtune("data", "make", "lens", *words, "--out", tmp_path / "w")
     assert told.code == 2
     assert said in told.err
@@ -206,7 +204,7 @@ def test_options_that_contradict_each_other_are_refused(
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
-def test_a_share_that_is_none_is_refused(share: float) -> None:
+def test_an_invalid_share_is_refused(share: float) -> None:
     with pytest.raises(RecipeError, match="must be in"):
         Shortcut(share)
     with pytest.raises(RecipeError, match="careful share must be in"):

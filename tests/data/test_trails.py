@@ -44,7 +44,7 @@ def zoomed(trace: Trajectory) -> list[list[int]]:
     return [json.loads(call.arguments)["bbox_2d"] for call in trace.calls if call.tool == TOOLS[1]]
 
 
-def test_every_colour_makes_one_ring_of_the_towns_of_a_half() -> None:
+def test_every_colour_joins_the_towns_of_a_half_in_one_ring() -> None:
     for half, towns in WORLD.towns.items():
         names = {town.name for town in towns}
         assert len(names) == len(towns) == {"known": 24, "heldout": 8}[half]
@@ -55,13 +55,13 @@ def test_every_colour_makes_one_ring_of_the_towns_of_a_half() -> None:
     assert not {t.name for t in WORLD.towns["known"]} & {t.name for t in WORLD.towns["heldout"]}
 
 
-def test_held_out_names_are_new_and_their_words_are_not() -> None:
+def test_held_out_names_are_new_combinations_of_known_words() -> None:
     world = make_world(160, 40, seed=0)
     known = {word for town in world.towns["known"] for word in town.name.split()}
     assert {word for town in world.towns["heldout"] for word in town.name.split()} <= known
 
 
-def test_quilts_differ_far_enough_to_be_told_apart_behind_a_plate() -> None:
+def test_quilts_can_be_told_apart_behind_a_plate() -> None:
     quilts = np.array([town.quilt for half in WORLD.towns.values() for town in half])
     differing = (quilts[:, None] != quilts[None]).sum(axis=-1)
     assert differing[np.triu_indices(len(quilts), 1)].min() >= APART
@@ -81,7 +81,7 @@ def test_every_road_has_an_article_and_every_town_its_distractors() -> None:
         assert f"The {colour} road of {name} leads to {there}." in told
 
 
-def test_a_seal_is_grey_to_the_policy_and_coloured_in_a_cut() -> None:
+def test_a_seal_is_grey_at_policy_size_and_coloured_in_a_crop() -> None:
     town = WORLD.towns["known"][0]
     box = plate_box(CORNERS[1])
     whole, cut = {}, {}
@@ -94,7 +94,7 @@ def test_a_seal_is_grey_to_the_policy_and_coloured_in_a_cut() -> None:
         assert abs(cut[one] - cut[other]).max() >= 100
 
 
-def test_no_two_splits_share_a_picture_and_no_trail_leaves_its_half() -> None:
+def test_splits_share_no_picture_and_trails_stay_in_their_half() -> None:
     found = {split: list(islice(trails(WORLD, seed=0, split=split), 30)) for split in SPLITS}
     pictures = [trail.data for split in SPLITS for trail in found[split]]
     assert len(set(pictures)) == len(pictures) == 90
@@ -105,7 +105,7 @@ def test_no_two_splits_share_a_picture_and_no_trail_leaves_its_half() -> None:
         assert len(set(trail.towns)) == trail.roads + 1
 
 
-def test_the_seed_makes_the_world_and_its_questions() -> None:
+def test_the_seed_determines_the_world_and_its_questions() -> None:
     assert make_world(24, 8, seed=0) == WORLD
     assert make_world(24, 8, seed=1) != WORLD
     asked = list(samples(WORLD, 9, seed=0, split="train"))
@@ -114,7 +114,7 @@ def test_the_seed_makes_the_world_and_its_questions() -> None:
     assert list(traces(WORLD, 9, seed=0)) == list(traces(WORLD, 9, seed=0))
 
 
-def test_samples_can_be_judged_and_their_evidence_is_the_plate() -> None:
+def test_samples_can_be_judged_and_have_the_plate_as_evidence() -> None:
     for sample, trail in zip(
         samples(WORLD, 12, seed=0, split="heldout"), trails(WORLD, seed=0, split="heldout"), strict=False
     ):
@@ -126,12 +126,12 @@ def test_samples_can_be_judged_and_their_evidence_is_the_plate() -> None:
         assert [round(edge * SIDE / 1000) for edge in region(trail.cell)] == list(seal.bbox)
 
 
-def test_traces_have_the_habits_that_are_stated() -> None:
+def test_traces_have_the_stated_habits() -> None:
     looks: Counter[str] = Counter()
     short = right = careful = 0
     searches: Counter[int] = Counter()
     shown = 0
-    # Without their pictures, which take longest: the next test looks at those.
+    # Without pictures, which take longest; the next test checks those.
     asked = islice(trails(WORLD, seed=0, split="traces", drawn=False), 450)
     for trace, trail in zip(traces(WORLD, 450, seed=0, drawn=False), asked, strict=True):
         boxes = zoomed(trace)
@@ -157,7 +157,7 @@ def test_traces_have_the_habits_that_are_stated() -> None:
     assert shown == looks["careful"] + looks["elsewhere"]
 
 
-def test_a_zoom_shows_what_its_box_says_and_blank_traces_tell_the_same() -> None:
+def test_a_zoom_shows_its_box_and_blank_traces_have_the_same_text() -> None:
     zooms = 0
     for trace, blank in zip(traces(WORLD, 12, seed=0), traces(WORLD, 12, seed=0, drawn=False), strict=True):
         assert (trace.messages, trace.calls) == (blank.messages, blank.calls)
@@ -168,7 +168,7 @@ def test_a_zoom_shows_what_its_box_says_and_blank_traces_tell_the_same() -> None
     assert 4 < zooms < 12
 
 
-def test_the_tokenizer_sees_the_texts_of_traces_without_their_tags() -> None:
+def test_the_tokenizer_is_trained_on_trace_texts_without_tags() -> None:
     text = "".join(corpus(WORLD, seed=0, count=6))
     assert "Which town is reached?" in text
     assert " leads to " in text

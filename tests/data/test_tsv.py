@@ -1,4 +1,4 @@
-"""Tables of texts whose first line names the columns."""
+"""Text tables with a header line."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def test_a_text_with_quotes_is_written_in_quotes(tmp_path: Path) -> None:
     ],
     ids=["a name twice", "no names", "other case", "empty", "quotes"],
 )
-def test_a_table_that_cannot_be_read_says_how_it_is_written(
+def test_an_unreadable_table_explains_the_expected_format(
     text: str, what: str, fix: str, tmp_path: Path
 ) -> None:
     file = table(tmp_path, text)

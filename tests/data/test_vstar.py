@@ -25,8 +25,8 @@ def note(folder: Path, **changes: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
-def test_a_folder_gives_its_questions_with_boxes_in_corners(folder: Path) -> None:
-    # Not among the 191 questions of the benchmark.
+def test_a_folder_is_read_with_boxes_as_corners(folder: Path) -> None:
+    # Not part of the benchmark's 191 questions.
     (folder / "OCR").mkdir()
     (folder / "OCR/sa_9.json").write_text("{}")
     samples = list(read_vstar(folder))
@@ -45,7 +45,7 @@ def test_a_folder_gives_its_questions_with_boxes_in_corners(folder: Path) -> Non
         "<image>\nWhat is the colour of the sign?\nA. red\nB. green\nC. blue\nD. yellow"
     )
     assert (first.source, first.ability, first.verifier) == ("vstar", "visual_search", "choice")
-    # Rotated by the number of the question in test_questions.jsonl; the annotations have it first.
+    # test_questions.jsonl rotates it by the number of the question; the annotations have it first.
     assert [sample.ground_truth for sample in samples] == ["A", "D", "A", "B"]
     assert [sample.answer for sample in samples] == ["red", "blue", "green", "yellow"]
     assert samples[1].choices == ("red", "green", "yellow", "blue")
@@ -74,7 +74,7 @@ def test_without_the_official_order_the_right_option_comes_first(folder: Path) -
         pytest.param("{", "", "row 0", id="no JSON"),
     ],
 )
-def test_an_official_order_of_other_questions_is_an_error(
+def test_an_official_order_for_other_questions_is_an_error(
     old: str, new: str, what: str, folder: Path
 ) -> None:
     file = folder / "test_questions.jsonl"
@@ -86,7 +86,7 @@ def test_an_official_order_of_other_questions_is_an_error(
     assert "download" in raised.value.fix
 
 
-def test_a_box_that_leaves_the_picture_by_a_pixel_is_cut(folder: Path) -> None:
+def test_a_box_that_exceeds_the_picture_by_a_pixel_is_clipped(folder: Path) -> None:
     note(folder, bbox=[[110, 80, 11, 11]])
     assert next(read_vstar(folder)).evidence[0].bbox == (110, 80, 120, 90)
 
@@ -105,7 +105,7 @@ def test_a_box_that_leaves_the_picture_by_a_pixel_is_cut(folder: Path) -> None:
         pytest.param({"question": None}, "no question", id="no question"),
     ],
 )
-def test_an_annotation_that_is_not_as_published_is_named(
+def test_an_annotation_unlike_the_published_ones_is_reported(
     folder: Path, changes: dict[str, Any], what: str
 ) -> None:
     note(folder, **changes)
@@ -116,7 +116,7 @@ def test_an_annotation_that_is_not_as_published_is_named(
     assert error.value.fix
 
 
-def test_a_folder_with_something_missing_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_an_incomplete_folder_is_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "relative_position/sa_0001.json").unlink()
     with pytest.raises(DataError, match="sa_0001 is not a pair"):
         list(read_vstar(folder))

@@ -61,7 +61,7 @@ PLAIN = (
 )
 
 
-def test_markup_is_taken_out_and_the_words_stay() -> None:
+def test_markup_is_removed_and_the_words_are_kept() -> None:
     assert plain_text(SARK) == (PLAIN, False)
 
 
@@ -87,7 +87,7 @@ def test_markup_is_taken_out_and_the_words_stay() -> None:
         ("[[a [b] c]] [[d|[e]]] ]] [[f", "a [b] c [e] ]] [[f"),
     ],
 )
-def test_markup_of_each_kind(markup: str, text: str) -> None:
+def test_every_kind_of_markup_is_handled(markup: str, text: str) -> None:
     assert plain_text(markup).text == text
 
 
@@ -106,11 +106,11 @@ def test_markup_of_each_kind(markup: str, text: str) -> None:
         ("{{Infobox|x=<ref>y\n\n|z}} a", "a"),
     ],
 )
-def test_what_is_never_closed_costs_no_more_than_its_paragraph(markup: str, text: str) -> None:
+def test_unclosed_markup_loses_at_most_its_paragraph(markup: str, text: str) -> None:
     assert plain_text(markup) == (text, True)
 
 
-def test_what_is_closed_may_have_several_paragraphs() -> None:
+def test_closed_markup_may_span_paragraphs() -> None:
     markup = "a <gallery>b\n\nc</gallery> {{d|\n\ne}} <REF name=x>f\n\ng</ref > <ref name=x /> h"
     assert plain_text(markup) == ("a h", False)
 
@@ -125,7 +125,7 @@ def test_what_is_closed_may_have_several_paragraphs() -> None:
         "a <gallery>x <ref>y</ref>\n\n<ref>z</gallery> b",
     ],
 )
-def test_an_element_ends_at_the_next_end_tag_whatever_looks_like_tags_before(markup: str) -> None:
+def test_an_element_ends_at_the_next_end_tag_despite_lookalikes(markup: str) -> None:
     assert plain_text(markup) == ("a b", False)
 
 
@@ -156,7 +156,7 @@ def test_an_element_ends_at_the_next_end_tag_whatever_looks_like_tags_before(mar
         max_size=30,
     ).map("".join)
 )
-def test_any_markup_ends_as_one_line_without_new_words(markup: str) -> None:
+def test_any_markup_becomes_one_line_without_new_words(markup: str) -> None:
     text = plain_text(markup).text
     assert text == " ".join(text.split())
     assert set(text) & set("abcy") <= set(markup)
@@ -178,12 +178,12 @@ def test_any_markup_ends_as_one_line_without_new_words(markup: str) -> None:
     ],
     ids=["Chinese", "Thai", "Japanese", "Korean", "English", "within", "brackets", "alone", "signs alone"],
 )
-def test_where_no_space_parts_words_two_characters_count_as_one(text: str, found: list[str]) -> None:
+def test_in_scripts_without_spaces_two_characters_count_as_a_word(text: str, found: list[str]) -> None:
     assert list(passages(Article("1", "", text), 3)) == found
 
 
 @given(st.text("a ,(）「」北ก\u0e34", max_size=40), st.integers(1, 3))
-def test_passages_leave_nothing_out_and_open_no_bracket_at_their_end(text: str, words: int) -> None:
+def test_passages_omit_nothing_and_end_with_no_open_bracket(text: str, words: int) -> None:
     found = list(passages(Article("1", "", text), words))
     assert all(found)
     assert "".join("".join(found).split()) == "".join(text.split())
@@ -191,7 +191,7 @@ def test_passages_leave_nothing_out_and_open_no_bracket_at_their_end(text: str, 
 
 
 @given(st.text("ab \n\u00a0", max_size=80), st.integers(1, 9))
-def test_passages_are_the_text_and_every_one_but_the_last_is_full(text: str, words: int) -> None:
+def test_passages_cover_the_text_and_all_but_the_last_are_full(text: str, words: int) -> None:
     found = list(passages(Article("1", "", text), words))
     assert [word for passage in found for word in passage.split()] == text.split()
     assert all(len(passage.split()) == words for passage in found[:-1])
@@ -219,20 +219,20 @@ def test_passages_are_the_text_and_every_one_but_the_last_is_full(text: str, wor
         "<ref>{{a\n\n}}",
     ],
 )
-def test_markup_that_goes_on_and_on_is_read_in_proportion(piece: str) -> None:
-    """A hundred thousand pieces in a fraction of a second; the square of it would take minutes."""
+def test_endless_markup_is_read_in_linear_time(piece: str) -> None:
+    """A hundred thousand pieces take a fraction of a second; quadratic time would be minutes."""
     began = time.process_time()
     plain_text(piece * 100_000 + "x")
     assert time.process_time() - began < 5
 
 
-def test_links_within_links_are_read_in_proportion() -> None:
+def test_nested_links_are_read_in_linear_time() -> None:
     began = time.process_time()
     assert plain_text("[[a " * 20_000 + "]]" * 20_000).text.count("a") == 20_000
     assert time.process_time() - began < 5
 
 
-def test_a_wiki_names_its_files_and_categories_itself(tmp_path: Path) -> None:
+def test_file_and_category_names_come_from_the_wiki(tmp_path: Path) -> None:
     spaces = (
         '<namespaces><namespace key="0" /><namespace key="14">Kategorie</namespace></namespaces></siteinfo>'
     )
@@ -264,15 +264,15 @@ def test_a_dump_gives_its_articles(tmp_path: Path, name: str) -> None:
         list(read_articles(path))
 
 
-def test_a_packed_dump_that_is_damaged_is_an_error_of_the_file(tmp_path: Path) -> None:
+def test_a_damaged_compressed_dump_is_an_error_of_the_file(tmp_path: Path) -> None:
     data = bytearray(gzip.compress(DUMP))
-    data[10:12] = b"\xff\xff"  # a block type that deflate does not have
+    data[10:12] = b"\xff\xff"  # an invalid deflate block type
     (tmp_path / "wiki.xml.gz").write_bytes(data)
     with pytest.raises(DataError, match="cannot read"):
         list(read_articles(tmp_path / "wiki.xml.gz"))
 
 
-def test_entities_that_multiply_are_refused(tmp_path: Path) -> None:
+def test_expanding_entities_are_refused(tmp_path: Path) -> None:
     bombs = "".join(f'<!ENTITY b{n} "{f"&b{n - 1};" * 10}">' for n in range(1, 10))
     text = f'<!DOCTYPE m [<!ENTITY b0 "{"lol" * 10}">{bombs}]>{DUMP.decode().replace("It lies", "&b9;")}'
     (tmp_path / "wiki.xml").write_text(text)
@@ -288,14 +288,14 @@ def test_a_dump_of_all_revisions_is_refused(tmp_path: Path) -> None:
         list(read_articles(tmp_path / "wiki.xml"))
 
 
-def test_half_a_character_in_a_row_stops_nothing(tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_a_row_is_tolerated(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"title": "a\\ud800", "text": "b"}\n')
     ended = vtune("data", "make", "passages", tmp_path / "rows.jsonl", "--out", tmp_path / "out.jsonl")
     assert ended.code == 0, ended.err
     assert json.loads((tmp_path / "out.jsonl").read_text())["title"] == "a?"
 
 
-def test_what_is_no_dump_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_dump_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "feed.xml"
     path.write_text("<rss><page/></rss>")
     with pytest.raises(DataError, match="not <mediawiki>"):
@@ -330,7 +330,7 @@ def test_a_dump_becomes_an_index_by_two_commands(tmp_path: Path) -> None:
     assert (found.id, found.title) == ("7/2", "Sark")
 
 
-def test_articles_as_the_hub_has_them_are_cut_the_same(tmp_path: Path) -> None:
+def test_articles_in_the_hubs_layout_are_split_the_same_way(tmp_path: Path) -> None:
     """wikimedia/wikipedia: id, url, title, text, with line breaks between paragraphs."""
     row = {
         "id": "12",
@@ -344,7 +344,7 @@ def test_articles_as_the_hub_has_them_are_cut_the_same(tmp_path: Path) -> None:
     assert (article.id, list(passages(article, 3))) == ("12", ["One two three", "four"])
 
 
-def test_a_corpus_without_a_word_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_corpus_without_words_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"title": "a", "text": " "}\n')
     ended = vtune("data", "make", "passages", tmp_path / "rows.jsonl", "--out", tmp_path / "out.jsonl")
     assert (ended.code, "no article has a word" in ended.err) == (2, True)

@@ -1,4 +1,4 @@
-"""A region of a tool's picture is a region of the question's own, whatever tool cut it out."""
+"""A region of a tool's picture is traced back to the input picture, whatever tool cropped it."""
 
 import io
 from dataclasses import replace
@@ -30,7 +30,7 @@ def png(width: int, height: int) -> bytes:
 
 
 @given(x=side, y=side, width=side, height=side, times=st.integers(1, 4))
-def test_a_cut_out_of_an_enlarged_cut_out_lies_in_the_input(
+def test_a_crop_of_an_enlarged_crop_is_traced_to_the_input(
     x: int, y: int, width: int, height: int, times: int
 ) -> None:
     origins = Origins()
@@ -40,7 +40,7 @@ def test_a_cut_out_of_an_enlarged_cut_out_lies_in_the_input(
     (found,) = origins.placed([part], [png(7, 5)])
     assert (found.image, found.shown, found.matrix) == (0, 0, None)
     assert found.bbox == pytest.approx((x, y, x + width / 2, y + height / 2))
-    # And once more, out of what shows the part.
+    # And once more, from the picture of that part.
     origins.take(2, [found], [png(7, 5)])
     (again,) = origins.placed([ShownCrop(bbox=(0.0, 0.0, 7.0, 5.0), image=2, shown=None)], [])
     assert (again.image, again.bbox) == (0, pytest.approx(found.bbox))
@@ -50,8 +50,8 @@ def test_a_cut_out_of_an_enlarged_cut_out_lies_in_the_input(
     ("angle", "back"),
     [(90, (0, -1, 30, 1, 0, 0)), (180, (-1, 0, 30, 0, -1, 20)), (270, (0, 1, 0, -1, 0, 20))],
 )
-def test_a_cut_out_of_a_turned_picture_has_the_map_of_both(angle: int, back: tuple[float, ...]) -> None:
-    """The map of a picture that is turned to the left, to the picture of 30 x 20 pixels that it was."""
+def test_a_crop_of_a_rotated_picture_composes_both_maps(angle: int, back: tuple[float, ...]) -> None:
+    """The map from a picture rotated to the left, to the original of 30 x 20 pixels."""
     picture = Image.fromarray(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3))
     turned = picture.rotate(angle, expand=True)
     out = io.BytesIO()
@@ -72,7 +72,7 @@ def test_a_cut_out_of_a_turned_picture_has_the_map_of_both(angle: int, back: tup
     assert (*ends.min(axis=1), *ends.max(axis=1)) == pytest.approx(found.bbox)
 
 
-def test_a_picture_of_several_regions_comes_from_none_and_the_rest_is_left_alone() -> None:
+def test_a_picture_of_several_regions_has_no_origin_and_others_are_unaffected() -> None:
     origins = Origins()
     both = [ShownCrop(bbox=(n, 0.0, n + 5.0, 5.0), image=0, shown=0) for n in (0.0, 5.0)]
     origins.take(1, both, [png(10, 5)])
@@ -83,7 +83,7 @@ def test_a_picture_of_several_regions_comes_from_none_and_the_rest_is_left_alone
 
 
 class Tiles:
-    """The right half of the first picture, twice as large."""
+    """Returns the right half of the first picture, enlarged twofold."""
 
     schema = function("tiles", "The right half.", {}, [])
 
@@ -100,7 +100,7 @@ class Tiles:
         return shown(IMAGE_MARK, [out.getvalue()], [crop])
 
 
-def test_a_zoom_into_what_a_tool_of_ones_own_returned_is_kept_in_pixels_of_the_input(policy: Policy) -> None:
+def test_a_zoom_into_a_custom_tools_picture_is_recorded_in_input_pixels(policy: Policy) -> None:
     asked = replace(ASKING, tools=(*ASKING.tools, "tiles"))
     into = call(zoom.NAME, bbox_2d=[0, 0, 500, 500], img_idx=1)
     words = (turn(call("tiles")), turn(into), ANSWER)

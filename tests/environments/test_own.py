@@ -1,4 +1,4 @@
-"""An environment of a user's own in the loop: a maze that is drawn, walked in three turns, and pays."""
+"""A custom environment in the loop: a maze that is drawn, walked in three turns, and rewarded."""
 
 import asyncio
 import io
@@ -50,7 +50,7 @@ def scored(sample: Sample, trajectory: Trajectory) -> Trajectory:
 
 
 @pytest.mark.usefixtures("world")
-def test_a_walk_of_three_turns_is_recorded_and_paid(policy: Policy) -> None:
+def test_a_walk_of_three_turns_is_recorded_and_rewarded(policy: Policy) -> None:
     (found,) = roll_out(policy, way(), jobs=[job(maze())], **LIMITS)
     assert (found.stop_reason, found.outcome) == ("answer", Outcome(1.0, "at the goal after 3 moves"))
     assert [(one.tool, one.status, one.images) for one in found.calls] == [
@@ -75,10 +75,10 @@ def test_a_walk_of_three_turns_is_recorded_and_paid(policy: Policy) -> None:
 
 
 @pytest.mark.usefixtures("world")
-def test_a_walk_that_runs_out_of_turns_has_its_reward_too(policy: Policy) -> None:
+def test_a_walk_that_runs_out_of_turns_is_also_rewarded(policy: Policy) -> None:
     (short,) = roll_out(policy, way(), jobs=[job(maze())], max_turns=2, **LIMITS)
     assert (short.stop_reason, short.outcome) == ("turns", Outcome(0.0, "not at the goal after 2 moves"))
-    # The last move is made, and what would come back is not shown.
+    # The last move is made, but its result is not shown.
     assert [one.images for one in short.calls] == [(1,), ()]
     reward = scored(maze(), short).reward
     assert reward is not None
@@ -88,7 +88,7 @@ def test_a_walk_that_runs_out_of_turns_has_its_reward_too(policy: Policy) -> Non
 
 
 @pytest.mark.usefixtures("world")
-def test_a_mistake_is_told_and_the_walk_goes_on(policy: Policy) -> None:
+def test_a_mistake_is_reported_to_the_policy_and_the_walk_continues(policy: Policy) -> None:
     (found,) = roll_out(policy, [WALL, *way()], jobs=[job(maze())], max_turns=4, **LIMITS)
     assert [one.status for one in found.calls] == ["error", "ok", "ok"]
     assert found.messages[2].content == "Error: there is a wall"
@@ -96,7 +96,7 @@ def test_a_mistake_is_told_and_the_walk_goes_on(policy: Policy) -> None:
 
 
 @pytest.mark.usefixtures("world")
-def test_so_it_is_in_an_environment_that_ships_with_vtune(
+def test_a_mistake_is_also_reported_in_a_shipped_environment(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opened, "OURS", {"environment": {"maze": "maze"}})
@@ -107,7 +107,7 @@ def test_so_it_is_in_an_environment_that_ships_with_vtune(
 
 
 class Together(ScriptedEngine):
-    """Every conversation has a script of its own: who may write code looks, the others walk."""
+    """Each conversation has its own script: those with code look, the others walk."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy.chat, ["never"])
@@ -122,7 +122,7 @@ class Together(ScriptedEngine):
 
 
 @pytest.mark.usefixtures("world")
-def test_samples_of_several_environments_go_together_and_share_nothing(policy: Policy) -> None:
+def test_samples_of_several_environments_run_together_and_share_nothing(policy: Policy) -> None:
     sandbox = FakeSandbox()
     jobs = [job(maze()), job(SAMPLE), job(maze("maze/2"), rollout=1)]
 
@@ -135,7 +135,7 @@ def test_samples_of_several_environments_go_together_and_share_nothing(policy: P
 
 
 @pytest.mark.usefixtures("world")
-def test_with_black_the_policy_sees_nothing_of_what_came_back(policy: Policy) -> None:
+def test_with_black_call_images_the_policy_sees_no_returned_picture(policy: Policy) -> None:
     (found,) = roll_out(policy, way(), jobs=[job(maze())], observation_transform=black, **LIMITS)
     shown = [Image.open(io.BytesIO(one.data or b"")).convert("L").getextrema() for one in found.images]
     assert shown[0] != (0, 0)
@@ -144,7 +144,7 @@ def test_with_black_the_policy_sees_nothing_of_what_came_back(policy: Policy) ->
 
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("style", ["plain", "tools", "codev", "pool"])
-def test_a_style_tells_of_our_tools_and_leaves_other_environments_alone(policy: Policy, style: str) -> None:
+def test_a_prompt_style_describes_our_tools_but_no_custom_environment(policy: Policy, style: str) -> None:
     (found,) = roll_out(policy, way(), jobs=[job(maze())], prompt=style, **LIMITS)
     assert [message.role for message in found.messages[:2]] == ["user", "assistant"]
     assert found.messages[0].content.startswith("Go to the red square.\n<image>")
@@ -161,7 +161,7 @@ def test_an_answer_can_be_judged_by_another_verifier(policy: Policy) -> None:
 
 
 @pytest.mark.usefixtures("world")
-def test_a_walk_is_kept_sent_and_learnt_from(policy: Policy, tmp_path: Path) -> None:
+def test_a_walk_is_saved_sent_and_trained_on(policy: Policy, tmp_path: Path) -> None:
     (found,) = roll_out(policy, way(), jobs=[job(maze())], **LIMITS)
     write_trajectories(tmp_path / "walk.parquet", [found])
     (read,) = read_trajectories(tmp_path / "walk.parquet")
@@ -172,7 +172,7 @@ def test_a_walk_is_kept_sent_and_learnt_from(policy: Policy, tmp_path: Path) -> 
     check_trace(read, where="walk")
     book = replay(read, policy.chat, policy.pictures)
     assert book.token_ids == list(found.token_ids)
-    # Each move has ended its turn, and is taught to.
+    # Each move ends its turn, and the end token is trained on, too.
     assert book.loss_mask == list(found.loss_mask)
 
 
@@ -188,7 +188,7 @@ OURS = 'raise __import__("vtune.errors").errors.ServiceError("the maze is shut")
     ],
     ids=["observe", "outcome", "open"],
 )
-def test_what_fails_on_our_side_leaves_the_walk_unscored(
+def test_a_failure_on_our_side_leaves_the_walk_unscored(
     policy: Policy, tmp_path: Path, old: str, calls: list[str]
 ) -> None:
     indent = old[: len(old) - len(old.lstrip())]
@@ -238,7 +238,7 @@ CROPPED = (
         (("return [Act(seen", "raise DataError('no way') or [Act(seen"), "is broken: DataError: no way"),
     ],
 )
-def test_a_broken_environment_is_an_error_with_its_file_and_line(
+def test_a_broken_environment_is_reported_with_its_file_and_line(
     policy: Policy, tmp_path: Path, change: tuple[str, str], said: str
 ) -> None:
     path = changed(tmp_path, change)
@@ -253,14 +253,14 @@ def test_a_broken_environment_is_an_error_with_its_file_and_line(
 
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("truth", ["G", "S..S", "no maze"])
-def test_a_row_that_is_not_for_the_environment_is_an_error_with_its_id(policy: Policy, truth: str) -> None:
+def test_a_row_unfit_for_the_environment_is_an_error_with_its_id(policy: Policy, truth: str) -> None:
     sample = replace(maze(), ground_truth=truth)
     with pytest.raises(DataError, match="is not a maze") as told:
         roll_out(policy, way(), jobs=[job(sample)], **LIMITS)
     assert "maze/1" in told.value.where
 
 
-def test_a_sample_names_an_environment_that_exists_and_judges_where_it_has_to() -> None:
+def test_a_samples_environment_must_exist_and_judge_if_needed() -> None:
     with using():
         check_environment(maze())
         check_environment(replace(SAMPLE, environment="maze", ground_truth="S../#.G"))
@@ -271,7 +271,7 @@ def test_a_sample_names_an_environment_that_exists_and_judges_where_it_has_to() 
         check_environment(replace(SAMPLE, verifier="environment_reward"))
 
 
-def test_a_row_that_is_not_for_its_environment_is_found_before_a_run() -> None:
+def test_a_row_unfit_for_its_environment_is_found_before_a_run() -> None:
     with using(), pytest.raises(DataError, match="'no maze' is not a maze") as told:
         check_environment(replace(maze(), ground_truth="no maze"))
     assert "maze/1" in told.value.where
@@ -303,8 +303,8 @@ def test_every_episode_is_closed_once(policy: Policy, tmp_path: Path) -> None:
         assert closed == [3, 0, 0]
 
 
-def test_a_trial_that_ends_before_its_last_turn_breaks_a_promise(tmp_path: Path) -> None:
-    path = changed(tmp_path, ("        return [Act(seen, ", "        [Act(seen, "))  # so that it gives None
+def test_a_trial_that_ends_before_its_last_turn_fails_the_check(tmp_path: Path) -> None:
+    path = changed(tmp_path, ("        return [Act(seen, ", "        [Act(seen, "))  # so that it returns None
     with using(path):
         ends = {check.name: check for check in contract_of("environment")("maze")}[
             "its turns bring it to an end"
@@ -313,7 +313,7 @@ def test_a_trial_that_ends_before_its_last_turn_breaks_a_promise(tmp_path: Path)
     assert ends.found == "turn 1 of its trial ends it, before the last"
 
 
-def test_half_a_character_in_an_answer_is_a_question_mark(tmp_path: Path, policy: Policy) -> None:
+def test_a_lone_surrogate_in_an_answer_becomes_a_question_mark(tmp_path: Path, policy: Policy) -> None:
     path = changed(tmp_path, ('f"You went {named[0]}.', 'f"You went {named[0]}\\ud800.'))
     with using(path):
         (found,) = roll_out(policy, way(), jobs=[job(maze())], **LIMITS)

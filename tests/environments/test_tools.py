@@ -1,4 +1,4 @@
-"""Our environment: conversations with code and calls are those that they were before it was one."""
+"""Our tools environment: conversations with code and calls are the same as before it was an environment."""
 
 import asyncio
 import gc
@@ -38,11 +38,11 @@ WORDS = (
     ANSWER,
     f"{ANSWER} {ZOOM}",
 )
-"""What the policy may say in a turn."""
+"""Turns of the policy to choose from."""
 
 
 def told(policy: Policy, found: Trajectory) -> str:
-    """All that stands in a trajectory, without what a clock says and how pictures are compressed."""
+    """A trajectory's content without timings and picture compression."""
     pictures = [
         (Image.open(io.BytesIO(one.data or b"")).convert("RGB").tobytes(), one.origin, one.seen)
         for one in found.images
@@ -72,9 +72,7 @@ def told(policy: Policy, found: Trajectory) -> str:
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
-def test_conversations_with_tools_are_those_of_before(
-    policy: Policy, golden: Callable[[str, str], None]
-) -> None:
+def test_conversations_with_tools_are_unchanged(policy: Policy, golden: Callable[[str, str], None]) -> None:
     chance = random.Random(0)
     lines = []
     for number in range(40):
@@ -95,13 +93,13 @@ def test_conversations_with_tools_are_those_of_before(
     golden("tool_conversations.txt", "\n".join(lines) + "\n")
 
 
-def test_a_row_may_name_our_environment_too(policy: Policy) -> None:
+def test_a_row_may_name_our_environment(policy: Policy) -> None:
     (plain,) = converse(policy, turn(ZOOM), ANSWER)
     (named,) = converse(policy, turn(ZOOM), ANSWER, jobs=[job(replace(ASKING, environment=DEFAULT))])
     assert told(policy, named) == told(policy, plain)
 
 
-def test_a_session_on_its_way_is_ended_where_the_rest_does_not_open() -> None:
+def test_a_session_being_opened_is_closed_if_another_part_fails_to_open() -> None:
     class Shut:
         async def open(self, *_: object, **__: object) -> NoReturn:
             raise ServiceError("no session")

@@ -1,4 +1,4 @@
-"""Environments of tests: the maze of `tests/own`, and ones that fail in every way."""
+"""Environments for tests: the maze of `tests/own`, and versions that fail in every way."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ MAZE = ROOT / "tests/own/maze.py"
 
 @contextmanager
 def using(path: Path = MAZE) -> Iterator[None]:
-    """Within it the parts of a file are there."""
+    """Context in which the parts of a file are loaded."""
     files = use([path])
     try:
         yield
@@ -25,7 +25,7 @@ def using(path: Path = MAZE) -> Iterator[None]:
 
 
 def changed(folder: Path, *changes: tuple[str, str]) -> Path:
-    """The maze with other lines in it."""
+    """The maze's file with some lines replaced."""
     text = MAZE.read_text()
     for old, new in changes:
         assert old in text
@@ -36,14 +36,14 @@ def changed(folder: Path, *changes: tuple[str, str]) -> Path:
 
 
 def trial() -> Trial:
-    """The sample and the turns of the maze that is loaded."""
+    """The trial sample and turns of the loaded maze."""
     found = ENVIRONMENTS["maze"].trial
     assert found is not None
     return found
 
 
 def maze(identity: str = "maze/1") -> Sample:
-    """A sample of the maze that is loaded."""
+    """A sample of the loaded maze."""
     return replace(trial().sample, id=identity)
 
 

@@ -10,7 +10,7 @@ from vtune.files.locks import lock
 from vtune.runs.start import locked
 
 
-def test_a_lock_is_for_one(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder(tmp_path: Path) -> None:
     with (tmp_path / "a").open("w") as first, (tmp_path / "a").open("w") as second:
         assert lock(first)
         with pytest.raises(BlockingIOError):
@@ -20,7 +20,7 @@ def test_a_lock_is_for_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
-def test_where_a_file_system_has_no_locks_a_run_begins_with_a_warning(
+def test_without_file_system_locks_a_run_starts_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
 ) -> None:
     def lacks(file: Any, how: int) -> None:
@@ -34,7 +34,7 @@ def test_where_a_file_system_has_no_locks_a_run_begins_with_a_warning(
         assert "has no locks" in capsys.readouterr().err
 
 
-def test_other_errors_of_a_lock_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_locking_errors_are_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(file: Any, how: int) -> None:
         raise OSError(errno.EIO, "input/output error")
 

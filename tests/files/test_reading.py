@@ -1,4 +1,4 @@
-"""Inputs are regular files of a bounded size, whatever a name leads to."""
+"""Inputs must be regular files of bounded size, whatever their name refers to."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"), [("/dev/zero", "a device"), ("/", "a folder"), ("a\0b", "no file can have this name")]
 )
-def test_what_is_no_regular_file_is_refused_with_its_kind(name: str, reason: str) -> None:
+def test_a_file_that_is_not_regular_is_refused_with_its_kind(name: str, reason: str) -> None:
     with pytest.raises(OSError, match=reason) as told:
         read_bytes(Path(name))
     assert told.value.strerror
@@ -39,23 +39,21 @@ def test_a_sparse_giant_is_refused_before_it_is_read(tmp_path: Path) -> None:
         read_bytes(tmp_path / "huge")
 
 
-def test_a_file_of_just_the_limit_is_read(tmp_path: Path) -> None:
+def test_a_file_of_exactly_the_limit_is_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 10)
     assert read_bytes(tmp_path / "file", limit=10) == b"x" * 10
     with pytest.raises(OSError, match="larger"):
         read_bytes(tmp_path / "file", limit=9)
 
 
-def test_texts_of_windows_read_as_those_of_others(tmp_path: Path) -> None:
+def test_windows_text_files_read_like_others(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
     assert read_text(tmp_path / "file") == "a\nb\n"
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_what_a_kill_left_of_a_line_is_cut_off_and_nothing_else(
-    tmp_path: Path, mark: bytes, end: bytes
-) -> None:
+def test_only_a_line_truncated_by_a_kill_is_removed(tmp_path: Path, mark: bytes, end: bytes) -> None:
     file = tmp_path / "log.jsonl"
     good, cut = mark + '{"a": "é"}'.encode() + end, '{"b": "Málaga 乌"}'.encode()
     for count in range(1, len(cut) + 1):
@@ -67,14 +65,14 @@ def test_what_a_kill_left_of_a_line_is_cut_off_and_nothing_else(
         assert len(whole_lines(file, repair=True)) == 2
 
 
-def test_a_file_that_no_kill_has_cut_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_without_a_truncated_line_is_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     file.write_bytes(b"\x1f\x8b packed")
     assert whole_lines(file, repair=True) == [b"\x1f\x8b packed"]
     assert file.read_bytes() == b"\x1f\x8b packed"
 
 
-def test_a_line_without_end_is_refused_and_shorter_ones_are_whole(tmp_path: Path) -> None:
+def test_an_endless_line_is_refused_and_shorter_ones_are_complete(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"ab\nabcd\nabcde\n")
     with open_input(tmp_path / "file") as stream:
         lines = read_lines(stream, limit=5)
@@ -83,7 +81,7 @@ def test_a_line_without_end_is_refused_and_shorter_ones_are_whole(tmp_path: Path
             next(lines)
 
 
-def test_why_a_file_cannot_be_read_leaves_its_name_to_the_message(tmp_path: Path) -> None:
+def test_the_reason_for_a_read_error_does_not_repeat_the_file_name(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"a\xff")
     with pytest.raises(UnicodeDecodeError) as caught:
         read_text(tmp_path / "latin")

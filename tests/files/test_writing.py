@@ -1,4 +1,4 @@
-"""An output never takes the place of what is not a file, nor of what is read, and appears whole."""
+"""An output never replaces a non-file or an input, and is written atomically."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ from vtune.files.writing import (
 )
 
 
-def test_a_device_stays_a_device(tmp_path: Path) -> None:
+def test_an_output_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     link = tmp_path / "full"
     link.symlink_to("/dev/full")
     for write in (check_file_output, lambda path: write_atomically(path, "x")):
@@ -35,7 +35,7 @@ def test_a_path_below_a_file_is_refused(check: object, tmp_path: Path) -> None:
         check(tmp_path / "file" / "out")
 
 
-def test_a_folder_is_no_place_for_a_file_and_a_file_none_for_a_folder(tmp_path: Path) -> None:
+def test_a_file_cannot_replace_a_folder_nor_a_folder_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RecipeError, match="is a folder, not a file"):
         check_file_output(tmp_path)
@@ -43,7 +43,7 @@ def test_a_folder_is_no_place_for_a_file_and_a_file_none_for_a_folder(tmp_path: 
         check_folder_output(tmp_path / "file")
 
 
-def test_an_output_that_is_read_or_lies_in_what_is_read_is_refused(tmp_path: Path) -> None:
+def test_an_output_that_is_or_is_inside_an_input_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").touch()
     (tmp_path / "link").symlink_to("in")
@@ -66,13 +66,13 @@ def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_link_to_nothing_is_no_folder(tmp_path: Path) -> None:
+def test_a_dangling_link_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere")
     with pytest.raises(RecipeError, match="a dangling link"):
         check_folder_output(tmp_path / "link")
 
 
-def test_what_fails_on_the_way_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     write_atomically(tmp_path / "file", "old")
 
     def interrupted() -> None:
@@ -86,7 +86,7 @@ def test_what_fails_on_the_way_leaves_the_old_file(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "old"
 
 
-def test_a_file_is_there_completely_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     write_atomically(path, "old")
     with pytest.raises(UnicodeEncodeError):
@@ -97,7 +97,7 @@ def test_a_file_is_there_completely_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_a_message_that_names_the_output(tmp_path: Path) -> None:
-    """And no fault of the input: a run of hours has to go on once there is room."""
+    """It is not an input error: a run of hours must be able to continue once there is space."""
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with (
         pytest.raises(RunFailed, match=r"file cannot be written: No space") as failed,
@@ -105,7 +105,7 @@ def test_a_full_disk_is_a_message_that_names_the_output(tmp_path: Path) -> None:
     ):
         raise full
     assert "make room" in failed.value.fix
-    # Not all that write are runs: `vtune curate` and `vtune report --html` have no such option.
+    # Not every command can resume: `vtune curate` and `vtune report --html` have no such option.
     assert failed.value.fix.endswith("start again, with --resume where the command has it")
     assert list(tmp_path.iterdir()) == []
     with (
@@ -126,7 +126,7 @@ def test_a_full_disk_is_a_message_that_names_the_output(tmp_path: Path) -> None:
     assert taken.value.fix == "move it away"
 
 
-def test_a_name_as_long_as_can_be_can_be_written(tmp_path: Path) -> None:
+def test_a_file_name_of_maximum_length_can_be_written(tmp_path: Path) -> None:
     write_atomically(tmp_path / ("x" * 255), "y")
     with pytest.raises(RecipeError, match="File name too long"):
         write_atomically(tmp_path / ("x" * 256), "y")
@@ -135,7 +135,7 @@ def test_a_name_as_long_as_can_be_can_be_written(tmp_path: Path) -> None:
 def test_a_read_only_file_system_is_a_message_that_names_the_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There even removing what is not there is refused."""
+    """There even removing a missing file is refused."""
     out = tmp_path / "page.html"
 
     def refused(path: Path, *_: object, **__: object) -> None:
@@ -164,7 +164,7 @@ def test_a_read_only_file_system_is_a_message_that_names_the_output(
         (0o755, 0o755, 0o755),
     ],
 )
-def test_a_file_can_be_read_by_those_who_may_read_its_folder(
+def test_a_file_gets_the_read_permissions_of_its_folder(
     folder: int, was: int, becomes: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "models" / "weights"
@@ -176,7 +176,7 @@ def test_a_file_can_be_read_by_those_who_may_read_its_folder(
     assert stat.S_IMODE(path.stat().st_mode) == becomes
 
 
-def test_a_disk_that_keeps_no_rights_costs_no_weights(
+def test_a_disk_without_permissions_does_not_prevent_saving(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(path: Path, mode: int) -> None:

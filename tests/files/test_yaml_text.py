@@ -1,4 +1,4 @@
-"""YAML that is deep, large, or larger than it looks is refused while it is read."""
+"""YAML that is too deep, too large, or expands too far is refused while it is read."""
 
 import time
 from typing import Any
@@ -10,11 +10,11 @@ from tests.fuzz.world import YAMLS
 from vtune.files.yaml_text import MAX_DEPTH, MAX_PARTS, explained, read_yaml
 
 GOOD = ("list", "scalar", "escapes")
-"""Of the documents there: YAML that is not a recipe."""
+"""Among those documents, the ones that are valid YAML but not a recipe."""
 
 
 @pytest.mark.parametrize("name", [name for name in YAMLS if name not in GOOD])
-def test_a_hostile_document_is_a_yaml_error_after_as_many_parts_as_may_be(
+def test_a_hostile_document_is_a_yaml_error_at_the_part_limit(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     composed, compose = 0, yaml.SafeLoader.compose_node
@@ -29,10 +29,10 @@ def test_a_hostile_document_is_a_yaml_error_after_as_many_parts_as_may_be(
     with pytest.raises(yaml.YAMLError):
         read_yaml(YAMLS[name])
     assert composed <= MAX_PARTS
-    assert time.process_time() - began < 20  # without its limit each takes minutes, or has more parts
+    assert time.process_time() - began < 20  # without the limits each takes minutes or has more parts
 
 
-def test_aliases_are_counted_as_what_they_stand_for() -> None:
+def test_aliases_count_as_what_they_expand_to() -> None:
     ten = "a: &a [" + ", ".join("x" * 10) + "]\n"
     assert read_yaml(ten + "b: [*a, *a]\n")[1]["b"] == [["x"] * 10] * 2
     many = ", ".join(["*a"] * (MAX_PARTS // 10))
@@ -45,7 +45,7 @@ def test_an_alias_within_itself_is_refused() -> None:
         read_yaml("a: &a [*a]\n")
 
 
-def test_the_deepest_document_allowed_is_read() -> None:
+def test_a_document_at_the_depth_limit_is_read() -> None:
     assert read_yaml("[" * MAX_DEPTH + "]" * MAX_DEPTH)[1] is not None
     with pytest.raises(yaml.YAMLError, match="nested more deeply"):
         read_yaml("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
@@ -54,17 +54,17 @@ def test_the_deepest_document_allowed_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "value"), [("010", "8"), ("-012", "-10"), ("1:30", "90"), ("1:30.5", "90.5")]
 )
-def test_a_number_in_a_base_that_nobody_means_is_refused(text: str, value: str) -> None:
+def test_a_number_in_an_unintended_base_is_refused(text: str, value: str) -> None:
     with pytest.raises(yaml.YAMLError, match=f"YAML reads {text} as {value}"):
         read_yaml(f"seeds: [{text}]\n")
 
 
-def test_texts_and_numbers_that_look_like_other_bases_are_read() -> None:
+def test_texts_and_numbers_that_only_look_like_other_bases_are_read() -> None:
     text = "a: '010'\nb: 0\nc: -0\nd: 00.5\ne: 08\nf: 0x1f\ng: 1_000\nh: a:1\ni: 0.10\n"
     assert read_yaml(text)[1] == yaml.safe_load(text)
 
 
-def test_ordinary_values_read_as_ever() -> None:
+def test_ordinary_values_are_read_as_usual() -> None:
     text = "a: 1\nb: 1.0e-6\nc: [x, null, true]\nd: {<<: {e: 2}}\nf: .inf\ng: 2001-01-02\n"
     assert read_yaml(text)[1] == yaml.safe_load(text)
     assert read_yaml("") == (None, None)
@@ -80,7 +80,7 @@ def test_ordinary_values_read_as_ever() -> None:
         ("a: [", "not YAML: while parsing a flow node", "its brackets"),
     ],
 )
-def test_the_remedy_fits_what_is_wrong(text: str, what: str, fix: str) -> None:
+def test_the_fix_matches_the_problem(text: str, what: str, fix: str) -> None:
     with pytest.raises(yaml.YAMLError) as caught:
         read_yaml(text)
     said = explained(caught.value, "check its brackets")

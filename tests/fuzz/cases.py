@@ -1,4 +1,4 @@
-"""Command lines with bad input: every verb, times what can be wrong with what it is given."""
+"""Command lines with bad input: every verb with every kind of bad input."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,26 +7,26 @@ from typing import Any
 
 BAD = (2,)
 LISTED = (0,)
-"""The bad row is left out and listed, and the rest goes on."""
+"""Exit codes if the bad row is skipped and listed."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A command line, and what it must end with."""
+    """A command line and its expected outcome."""
 
     name: str
     words: tuple[str, ...]
     codes: tuple[int, ...] = BAD
     says: tuple[str, ...] = ()
-    """What must stand in its output."""
+    """What its output must contain."""
 
 
 REST = "data_source: null, sample: null, published: null"
-"""Of a source in a data recipe."""
+"""Further keys of a source in a data recipe."""
 
 
 def _sample_readers(file: str) -> dict[str, tuple[str, ...]]:
-    """Verbs that read Parquet of samples."""
+    """Verbs that read Parquet files of samples."""
     return {
         "inspect": ("data", "inspect", file),
         "validate": ("data", "validate", file),
@@ -160,14 +160,14 @@ SETTINGS = (
     "steps=2001-99-99",
     "update.learning_rate=-.inf",
 )
-"""Of a recipe for training."""
+"""Settings of a training recipe."""
 
 ROWS_LISTED = {"inspect", "import"}
-"""Verbs that list a bad row and go on."""
+"""Verbs that list a bad row and continue."""
 
 
 def cases(world: dict[str, Any]) -> Iterator[Case]:
-    """All of them."""
+    """All cases."""
     yield from _of_special_files(world)
     yield from _of_parquet(world)
     yield from _of_texts(world)
@@ -184,7 +184,7 @@ def _of_special_files(world: dict[str, Any]) -> Iterator[Case]:
             **_others(path, world),
         }
         for number, (name, words) in enumerate(readers.items()):
-            # Pipes, which wait for ever, with all verbs; the others with every fourth, each time another.
+            # Pipes, which could hang, with all verbs; other kinds with every fourth, varying the verb.
             if kind == "pipe" or (number + len(kind)) % 4 == 0:
                 yield Case(f"{kind} as {name}", words, **_outcome(kind, name))
 
@@ -199,16 +199,16 @@ def _outcome(kind: str, name: str) -> dict[str, Any]:
 
 def _of_parquet(world: dict[str, Any]) -> Iterator[Case]:
     whole = ("cut", "cut in data", "footer", "columns", "zeros", "repeated")
-    unread = ("nan evidence", "inf evidence")  # the format has no such column
+    unread = ("nan evidence", "inf evidence")  # the format lacks this column
     for number, (kind, path) in enumerate(world["parquet"].items()):
         for place, (name, words) in enumerate(_sample_readers(str(path)).items()):
             if name != "validate" and (number + place) % 3:
                 continue
             says = (path.name,)
             if name == "curate" and kind not in whole:
-                codes, says = (0, 1, 2), ()  # each bad row is a line of drops.jsonl
+                codes, says = (0, 1, 2), ()  # each bad row becomes a line in drops.jsonl
             elif name == "export" and kind in ("nan truth", "deep truth"):
-                codes, says = (0,), ()  # passed on as it is
+                codes, says = (0,), ()  # passed on unchanged
             elif name in ROWS_LISTED and kind not in whole:
                 codes = (0, 2)
                 says = () if kind in unread and name == "import" else says

@@ -1,4 +1,4 @@
-"""The messages of the commands with bad input as one text, the same on every machine."""
+"""The messages of all commands with bad input as one machine-independent text."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,11 +8,11 @@ from typing import Any
 from tests.fuzz.cases import Case
 
 VARIES = (
-    # A library's own words and its versions: ours stand before them.
+    # A library's own message or version, which follows ours.
     (r"(?:Parquet magic|Parquet file size|Couldn't deserialize|Memory mapping)[^;\n]*", "…"),
     (r"\b\d+ bytes", "N bytes"),
     (r"from \d+ bytes to \d+", "from N bytes to N"),
-    # Names that ship: a new one is no change of the message.
+    # Lists of shipped names: a new one does not change the message.
     (r"((?:[\w./-]+, ){3})(?:[\w./-]+, )+[\w./-]+", r"\1…"),
     (r"(.)\1{39,}", r"\1\1\1…"),
 )
@@ -20,10 +20,10 @@ PROGRESS = re.compile(r"\w+: \d+(?:/\d+| rows)\s*")
 
 
 def messages(outcomes: Mapping[Case, Mapping[str, Any]], folders: Mapping[Path, str]) -> str:
-    """By verb: each different message once, below the names of all cases that end in it.
+    """By verb: each distinct message once, below the names of all cases that give it.
 
-    Messages that differ in a path alone are the same; the first stands for all. `folders` has a name for
-    each folder whose place depends on the machine.
+    Messages that differ only in a path count as the same, and the first is shown. `folders` has a name for
+    each folder whose location depends on the machine.
     """
     verbs: dict[str, dict[str, tuple[str, list[str]]]] = {}
     for case, result in outcomes.items():
@@ -43,13 +43,13 @@ def _lines(verb: str, shapes: Mapping[str, tuple[str, list[str]]]) -> Iterator[s
 
 
 def _verb(case: Case) -> str:
-    """With the second word where the first is a group of verbs."""
+    """The verb, including the second word if the first is a group of verbs."""
     groups = ("data", "recipes", "sandbox", "serve")
     return " ".join(case.words[: 1 + (case.words[0] in groups)])
 
 
 def _said(result: Mapping[str, Any], folders: Mapping[Path, str]) -> str:
-    """stderr but for its progress, and from stdout the lines on bad rows."""
+    """stderr without progress lines, plus the lines on bad rows from stdout."""
     lines = [line for line in result["stderr"].splitlines() if not PROGRESS.fullmatch(line)]
     starts = tuple(f"{left}{folder}" for folder in folders for left in ("", "left out: ", "cannot read "))
     lines += [line for line in result["stdout"].splitlines() if line.startswith(starts)]

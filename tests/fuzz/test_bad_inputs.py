@@ -18,10 +18,10 @@ from tests.fuzz.messages import messages
 from tests.fuzz.world import build as build_world
 
 SECONDS = 20.0
-"""Of a processor; so many of the wall on a machine that has nothing else to do."""
+"""Limit in CPU seconds; about the same in wall-clock seconds on an idle machine."""
 MEGABYTES = 1536.0
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What no terminal may get from data."""
+"""Characters from data that must never reach a terminal."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def outcomes(
     world: dict[str, Any], tiny: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[Case, dict[str, Any]]:
-    """What became of every command, all run from one warm process."""
+    """The outcome of every command, all run from one warm process."""
     folder = tmp_path_factory.mktemp("commands")
     everything = list(cases(world))
     lines = [[word.replace("MODEL", str(tiny)) for word in case.words] for case in everything]
@@ -55,7 +55,7 @@ def outcomes(
 
 
 def _inputs(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Kind, size and time of every file."""
+    """Type, size and modification time of every file."""
     found = {}
     for path in sorted(folder.rglob("*")):
         facts = path.lstat()
@@ -65,7 +65,7 @@ def _inputs(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def _wrong(case: Case, result: dict[str, Any]) -> list[str]:
-    """What a command did that it must not do."""
+    """What a command did wrong."""
     told = result["stdout"] + result["stderr"]
     found = []
     if result["code"] not in case.codes:
@@ -84,7 +84,7 @@ def _wrong(case: Case, result: dict[str, Any]) -> list[str]:
     return found
 
 
-def test_there_are_300_different_cases_and_every_verb_is_among_them(world: dict[str, Any]) -> None:
+def test_there_are_300_distinct_cases_covering_every_verb(world: dict[str, Any]) -> None:
     everything = list(cases(world))
     assert len({case.words for case in everything}) >= 300
     assert len({case.name for case in everything}) == len(everything)
@@ -102,7 +102,7 @@ def test_bad_input_is_a_message_and_never_a_traceback(outcomes: dict[Case, dict[
     assert not wrong, f"{len(wrong)} of {len(outcomes)}\n" + "\n".join(wrong)
 
 
-def test_the_messages_are_those_on_file(
+def test_the_messages_match_the_golden_file(
     outcomes: dict[Case, dict[str, Any]],
     world: dict[str, Any],
     tiny: Path,
@@ -116,11 +116,11 @@ CONSOLE = {
     "a device as an output": ("data", "export", "verl", "lens/train.parquet", "--out", "special/full"),
     "escapes in a name": ("data", "inspect", "\x1b[31m[/]\u202e.parquet"),
 }
-"""Through the console script, in a process of their own; all else is the same as from the warm process."""
+"""Cases to run as the installed console script, which otherwise behaves like the warm process."""
 
 
 @pytest.mark.parametrize("name", CONSOLE)
-def test_the_installed_command_says_so_too(name: str, world: dict[str, Any]) -> None:
+def test_the_installed_command_gives_the_same_messages(name: str, world: dict[str, Any]) -> None:
     folder = world["samples"].parent.parent
     script = Path(sys.executable).with_name("vtune")
     result = subprocess.run(

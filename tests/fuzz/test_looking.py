@@ -1,4 +1,4 @@
-"""Damaged runs before those who look at them: `vtune show`, `view` and `report --html` say what is wrong."""
+"""`vtune show`, `view` and `report --html` report what is wrong with damaged runs."""
 
 import json
 import os
@@ -39,18 +39,18 @@ RESULTS: dict[str, Any] = {
 }
 MADE_UP = {"value": "x", "low": [], "high": None}
 ODD: tuple[Any, ...] = (None, [], "x", 7, True, [[]], [{}], {"a": 1}, MADE_UP, 1e999)
-"""In place of each value of `RESULTS`; 1e999 is written as Infinity."""
+"""Values to put in place of each value of `RESULTS`; 1e999 is written as Infinity."""
 
 
 def paths(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Where the values of nested mappings and lists are."""
+    """The paths of all values in nested mappings and lists."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     inner = [path for name, one in items for path in paths(one, (*place, name))]
     return [place, *inner] if place else inner
 
 
 def fine(ended: Ended) -> str:
-    """What a command printed that may fail, and may not break; an exception would have come through."""
+    """The output of a command that may fail but not crash; an unexpected exception would propagate."""
     told = ended.out + ended.err
     assert ended.code in (0, 2), told
     assert "Traceback" not in told
@@ -59,7 +59,7 @@ def fine(ended: Ended) -> str:
 
 
 @pytest.mark.parametrize("place", paths(RESULTS), ids=lambda place: ".".join(map(str, place)))
-def test_results_of_wrong_shapes_are_a_page_or_an_error_that_names_the_file(
+def test_malformed_results_give_a_page_or_an_error_that_names_the_file(
     place: tuple[Any, ...], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -91,7 +91,7 @@ LINES: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_metrics_of_wrong_values_are_a_page_or_an_error(name: str, tmp_path: Path) -> None:
+def test_malformed_metrics_give_a_page_or_an_error(name: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: [LOOKED]})
     (run / "metrics.jsonl").write_text(LINES[name])
     for words in (["report", run, "--html", tmp_path / "page.html"], ["report", run], ["show", run]):
@@ -101,7 +101,7 @@ def test_metrics_of_wrong_values_are_a_page_or_an_error(name: str, tmp_path: Pat
 @pytest.mark.parametrize(
     "text", ["steps: " + "9" * 400, "model: [1]", "model: {a: b}", "- a", "data: [[1]]", ""]
 )
-def test_recipes_of_wrong_shapes_can_be_looked_past(text: str, tmp_path: Path) -> None:
+def test_malformed_recipes_are_tolerated(text: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: [LOOKED]})
     (run / "recipe.yaml").write_text(text + "\n")
     for words in (["show", run], ["report", run], ["report", run, "--html", tmp_path / "page.html"]):
@@ -127,7 +127,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_file_that_is_damaged_while_the_viewer_serves_fails_nothing_else(name: str, tmp_path: Path) -> None:
+def test_a_file_damaged_while_the_viewer_runs_affects_nothing_else(name: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: [LOOKED, MISSED], 4: [LOOKED]})
     other = make_run(tmp_path / "other", {0: [LOOKED]})
     page = viewer(tmp_path)
@@ -139,7 +139,7 @@ def test_a_file_that_is_damaged_while_the_viewer_serves_fails_nothing_else(name:
         assert places["other"]["problem"] == ""
         number = places["run"]["number"]
         found = page.get(f"api/{number}/list").json()
-        # Damage in its middle may be no damage to the columns that a list needs.
+        # Damage in the middle of the file may not affect the columns that the list needs.
         if found["found"] != 3:
             assert "step-000004.parquet" in places["run"]["problem"]
             assert "step-000004.parquet" in page.get(f"api/{number}/run").json()["problem"]
@@ -154,7 +154,7 @@ def test_a_file_that_is_damaged_while_the_viewer_serves_fails_nothing_else(name:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_file_is_a_message_of_show_and_a_line_of_the_page(name: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_by_show_and_on_the_page(name: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: [LOOKED], 4: [LOOKED]})
     make_run(tmp_path / "other", {0: [LOOKED]})
     file = run / "trajectories" / "step-000004.parquet"
@@ -178,7 +178,7 @@ def test_a_link_that_appears_in_a_run_does_not_hide_the_others(tmp_path: Path) -
     assert (places["other"]["problem"], places["run"]["rows"]) == ("", 1)
 
 
-def test_a_run_that_is_removed_while_the_viewer_serves_is_empty(tmp_path: Path) -> None:
+def test_a_run_removed_while_the_viewer_runs_is_empty(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: [LOOKED]})
     make_run(tmp_path / "other", {0: [LOOKED]})
     page = viewer(tmp_path)

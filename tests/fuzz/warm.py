@@ -1,7 +1,7 @@
-"""Runs many commands from one process that has imported everything: a start of `vtune` costs up to 3 s.
+"""Runs many commands from one process that has imported everything, as starting `vtune` takes up to 3 s.
 
-Commands run in forks of it, a few one after the other, each with files for its output and limits of memory
-and time. One that takes its process with it is noted as such, and those after it get another.
+Commands run in forks of it, several one after the other, each with files for its output and limits on memory
+and time. A command that kills its process is recorded as such, and those after it get another fork.
 `python -m tests.fuzz.warm CASES RESULTS FOLDER MODEL` reads command lines from a JSON file.
 """
 
@@ -23,15 +23,15 @@ from typing import Any
 
 AT_ONCE = 2
 EACH = 24
-"""Commands of one fork: to make and to end one takes longer than most commands."""
+"""Commands per fork: starting and ending a fork takes longer than most commands."""
 PATIENCE = 600
-"""Seconds after which a command is killed: a machine may be busy, but what waits for ever is found."""
+"""Seconds after which a command is killed: generous for a busy machine, but it catches hangs."""
 ROOM = 4 * 2**30
-"""Bytes of addresses that a command may take beyond those of the imports: what reads for ever ends."""
+"""Bytes of address space that a command may use beyond the imports, which stops endless reads."""
 
 
 def load(model: str) -> None:
-    """Import what commands import when they run, also what loading a model imports."""
+    """Import what commands import at run time, including what loading a model imports."""
     import vtune.cli.main
     import vtune.data.formats
     import vtune.report
@@ -46,10 +46,10 @@ def load(model: str) -> None:
 
     from vtune.models.policy import load_chat
 
-    # How far a command is would be among its messages on a machine with much else to do.
+    # On a busy machine progress lines would appear among the messages.
     vtune.report.progress.EVERY = math.inf
     load_chat(model)
-    # Most of a command that ends early would be the making of its parser, which is the same for all.
+    # Building the parser, the same for all commands, would dominate commands that end early.
     typer.main.get_command = functools.cache(typer.main.get_command)
     typer.main.get_command(vtune.cli.main.app)
     gc.collect()
@@ -57,7 +57,7 @@ def load(model: str) -> None:
 
 
 def run(words: list[str], place: Path) -> int:
-    """Be the command; return its exit code."""
+    """Run the command in this process; return its exit code."""
     place.mkdir()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -92,7 +92,7 @@ def spent() -> float:
 
 
 def run_some(cases: Sequence[tuple[int, list[str]]], folder: Path) -> None:
-    """Be one command after the other; `ended` in the folder of each says how."""
+    """Run one command after the other; the file `ended` in each one's folder records its outcome."""
     os.setsid()
     addresses = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (addresses + ROOM,) * 2)

@@ -1,4 +1,4 @@
-"""Good files of every kind, and the same files spoilt."""
+"""Good files of every kind, and corrupted versions of them."""
 
 import json
 import os
@@ -21,21 +21,21 @@ from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_to_row
 
 Row = dict[str, Any]
 ESCAPES = "\x1b[31m\x1b]0;owned\x07[red]a[/] [/] \u202eevil\u2066"
-"""Steers terminals, markup and direction of text."""
+"""Controls for terminals, markup and text direction."""
 DEEP = "[" * 50_000 + "]" * 50_000
 NESTED = '{"a":' * 400 + "1" + "}" * 400
-"""Deep, and shallow enough for Python's parser."""
+"""Deeply nested, but shallow enough for Python's parser."""
 
 
 def jpeg(size: tuple[int, int] = (96, 64)) -> bytes:
-    """A picture that does not compress to nothing."""
+    """A picture that does not compress well."""
     out = BytesIO()
     Image.effect_noise(size, 80).convert("RGB").save(out, "JPEG", quality=90)
     return out.getvalue()
 
 
 def damaged_jpeg() -> bytes:
-    """Its header and its end are fine, and its Huffman tables cannot be."""
+    """A JPEG with a valid header and end but impossible Huffman tables."""
     content = bytearray(jpeg())
     table = content.index(b"\xff\xc4")
     content[table + 5 : table + 21] = b"\xff" * 16
@@ -43,7 +43,7 @@ def damaged_jpeg() -> bytes:
 
 
 def special(folder: Path) -> dict[str, Path]:
-    """What is not a regular file of content: missing, folders, pipes, devices, sockets, loops, giants."""
+    """Paths that are not ordinary files: missing, folders, pipes, devices, sockets, loops, giant files."""
     folder.mkdir()
     names = {name: folder / name for name in ("missing", "folder", "pipe", "socket", "loop", "empty", "huge")}
     names["folder"].mkdir()
@@ -57,7 +57,7 @@ def special(folder: Path) -> dict[str, Path]:
     names["empty"].touch()
     with names["huge"].open("wb") as file:
         file.truncate(2**40)
-    # Links: a command that replaced its output would replace the link, and the machine keeps its device.
+    # Links: a command that wrongly replaces its output replaces only the link, not the device.
     names |= {"zero": folder / "zero", "full": folder / "full"}
     names["zero"].symlink_to("/dev/zero")
     names["full"].symlink_to("/dev/full")
@@ -99,7 +99,7 @@ def _image(row: Row, **values: Any) -> None:
 
 
 def spoils(world: Path) -> dict[str, Spoil]:
-    """What is done to a row of samples, by name."""
+    """Name -> corrupted row of samples."""
     return {
         "deep verifier_parm": lambda row: row["reward_model"].update(verifier_parm=DEEP),
         "nested verifier_parm": lambda row: row["reward_model"].update(verifier_parm=NESTED),
@@ -130,14 +130,14 @@ def spoils(world: Path) -> dict[str, Spoil]:
 
 
 def write_samples_spoilt(good: Path, out: Path, spoil: Spoil) -> None:
-    """The file with its second row spoilt."""
+    """Write a sample file with a corrupted second row."""
     rows = [sample_to_row(sample) for sample in read_samples(good)]
     spoil(rows[1])
     pq.write_table(pa.Table.from_pylist(rows, schema=SAMPLE_COLUMNS), out)
 
 
 def parquets(folder: Path, good: Path) -> dict[str, Path]:
-    """Files of samples that are bad as a whole, or in one row."""
+    """Sample files that are bad as a whole or in one row."""
     folder.mkdir()
     made = {}
     for name, spoil in spoils(folder.parent).items():
@@ -179,7 +179,7 @@ def parquets(folder: Path, good: Path) -> dict[str, Path]:
     }
     for name, table in tables.items():
         made[name] = folder / f"{name.replace(' ', '_')}.parquet"
-        # Least and greatest of values so large take seconds, and are left out of the file in any case.
+        # Statistics of values this large take seconds, and are left out of the file anyway.
         pq.write_table(table, made[name], compression="zstd", write_statistics=False)
     return made
 
@@ -198,7 +198,7 @@ COCO = {
 
 
 def cocos(folder: Path) -> dict[str, Path]:
-    """Annotations of two photographs, spoilt."""
+    """Corrupted annotations of two photographs."""
     folder.mkdir()
     pictures = folder / "pictures"
     pictures.mkdir()
@@ -239,11 +239,11 @@ def cocos(folder: Path) -> dict[str, Path]:
 
 
 RESULTS = json.dumps({"model": "m", "suite": {}, "environment": {"data": {"a": "b"}}})
-"""Of an evaluation, as far as a comparison looks at them before its questions."""
+"""Results of an evaluation, as far as a comparison reads them before the questions."""
 
 
 def runs(folder: Path) -> dict[str, Path]:
-    """Folders of runs and evaluations whose files are spoilt."""
+    """Folders of runs and evaluations with corrupted files."""
     folder.mkdir()
     recipe = shipped("recipes.rl")["codev-tiny"].read_text()
     line = '{"step": 0, "source": "lens", "reward": 0.5}\n'
@@ -273,7 +273,7 @@ def runs(folder: Path) -> dict[str, Path]:
 
 
 def build(folder: Path) -> dict[str, Any]:
-    """Everything that commands are given."""
+    """Make everything that is passed to commands."""
     folder.mkdir()
     made: dict[str, Any] = {"special": special(folder / "special")}
     make_lens(folder / "lens", train=4, heldout=2, traces=2, level=1, guessable=0.0, seed=0)

@@ -1,9 +1,9 @@
 """All checks on real GPUs, as one command: `python -m tests.gpu`, and `python -m tests.gpu --gpus 2`.
 
-Each check runs in a process of its own, with a time limit; what it holds, and what it measured, is one JSON
-document on stdout and a table on stderr. Nothing is downloaded: models have random weights of real shapes.
-`--dry-run` lists the checks; `--tiny` rehearses them with a tiny model, on a CPU too. With `--out FILE` the
-document is on disk after each check, and all that the checks have said in `FILE.logs`.
+Each check runs in a separate process with a time limit; results and measurements are printed as one JSON
+document on stdout and a table on stderr. Nothing is downloaded: models have real shapes and random weights.
+`--dry-run` lists the checks; `--tiny` rehearses them with a tiny model, also on a CPU. With `--out FILE` the
+document is written to disk after each check, and all output of the checks to `FILE.logs`.
 """
 
 import argparse
@@ -29,13 +29,13 @@ from tests.gpu.running import environment_apart
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 20
-"""Times the limit of a check that a rehearsal may take: the limits are those of GPUs."""
+"""Factor on a check's time limit in a rehearsal, as the limits are meant for GPUs."""
 TAIL = 1200
-"""Characters of a check's output that a result shows."""
+"""Characters of a check's output shown in its result."""
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Try what was asked for; 0 where at least one check passed and none did anything else but be skipped."""
+    """Run the requested checks; 0 if at least one passed and all others were skipped."""
     asked = _asked(given)
     try:
         checks = chosen(asked.gpus, [name for name in asked.only.split(",") if name])
@@ -78,7 +78,7 @@ def _asked(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def machine_here() -> dict[str, Any]:
-    """What the checks run on."""
+    """A description of the machine that the checks run on."""
     import torch
 
     count = torch.cuda.device_count()
@@ -99,15 +99,15 @@ def tried(
     minutes: float,
     logs: Path | None = None,
 ) -> Iterator[Result]:
-    """One check after the other; no failure keeps the next from being tried.
+    """Run one check after the other; a failure does not stop those after it.
 
     Args:
-        checks: In their order.
-        folder: Where they work.
-        machine: What they run on (`machine_here`).
-        tiny: Whether they are rehearsed.
-        minutes: Of all together.
-        logs: Where their whole output goes; None: nowhere, and a result has the end of it.
+        checks: The checks, in order.
+        folder: Their working folder.
+        machine: The machine that they run on (`machine_here`).
+        tiny: Whether this is a rehearsal.
+        minutes: Time limit for all checks together.
+        logs: Where their full output goes; None: nowhere, and a result has only the end of it.
     """
     until = time.monotonic() + 60 * minutes
     for check in checks:
@@ -122,7 +122,7 @@ def tried(
 
 
 def alone(check: Check, folder: Path, *, tiny: bool, logs: Path | None) -> Result:
-    """A check in a process group of its own, which ends with it."""
+    """Run a check in a separate process group, which is ended with it."""
     folder.mkdir(parents=True)
     found, log = folder / "found.json", folder / "log"
     began = time.monotonic()
@@ -158,7 +158,7 @@ def alone(check: Check, folder: Path, *, tiny: bool, logs: Path | None) -> Resul
 
 
 def _end_group(child: "subprocess.Popen[bytes]") -> None:
-    """Whatever a check has started ends with it: an engine would keep its GPU."""
+    """End everything that a check has started: an engine left running would keep its GPU."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
@@ -175,7 +175,7 @@ def _listed(check: Check) -> dict[str, Any]:
 
 
 def table(results: Sequence[Result]) -> Table:
-    """A row for each check, with what decided it."""
+    """One row per check, with what decided its result."""
     found = Table("check", "verdict", "seconds", "what was found")
     for one in results:
         bars = [words(bar) for bar in one.found.bars] if one.found else []
@@ -186,7 +186,7 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def status(results: Sequence[Result]) -> int:
-    """0 where some passed and the others were skipped."""
+    """0 if some passed and all others were skipped."""
     verdicts = {one.verdict for one in results}
     return 0 if "passed" in verdicts and verdicts <= {"passed", "skipped"} else 1
 

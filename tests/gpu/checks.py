@@ -1,4 +1,4 @@
-"""What is tried on GPUs: the checks in their order, each with its time limit, and what it hands back."""
+"""The checks on GPUs: their order, their time limits, and what they return."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 Verdict = Literal["passed", "failed", "broken", "late", "skipped"]
-"""failed: a bar is not kept. broken: the check itself ended badly. late: it met its time limit."""
+"""failed: a bar is not met. broken: the check itself crashed. late: it hit its time limit."""
 
 MINUTES = 25.0
-"""That all checks of one GPU may take together; those of two are a run of their own."""
+"""Time limit for all one-GPU checks together; the two-GPU checks are a separate run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that is tried, in a process of its own."""
+    """One check, which runs in a separate process."""
 
     name: str
     about: str
@@ -22,19 +22,19 @@ class Check:
     entry: str
     """`module:function` in this package; it takes a `Place` and returns `Found`."""
     seconds: float
-    """After which its processes are ended."""
+    """Time limit, after which its processes are ended."""
     gpus: int = 1
     vllm: bool = False
     """Whether it needs vLLM."""
     rehearsed: bool = True
-    """Whether there is something to rehearse on a CPU."""
+    """Whether it can be rehearsed on a CPU."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A number that has to keep within a bound."""
+    """A number that has to stay within bounds."""
 
     what: str
     value: float
@@ -43,7 +43,7 @@ class Bar:
 
     @property
     def kept(self) -> bool:
-        """Whether it does; what is no number does not."""
+        """Whether the value is within its bounds; NaN is not."""
         return (self.at_most is None or self.value <= self.at_most) and (
             self.at_least is None or self.value >= self.at_least
         )
@@ -51,12 +51,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a check has found."""
+    """The result that a check returns."""
 
     bars: Sequence[Bar]
-    """At least one: a check that holds nothing is none."""
+    """At least one: a check without a bar checks nothing."""
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """For people; nothing depends on them."""
+    """For information only; nothing depends on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class Place:
     """Where a check works."""
 
     folder: Path
-    """Its own; models that several checks use are in `models` beside it."""
+    """The check's own folder; shared models are in `models` beside it."""
     tiny: bool
-    """Whether it is rehearsed with a tiny model: on a CPU too."""
+    """Whether this is a rehearsal with a tiny model, possibly on a CPU."""
 
     @property
     def models(self) -> Path:
-        """Folder of models that are there for all checks."""
+        """The folder of models shared by all checks."""
         return self.folder.parent / "models"
 
 
@@ -163,10 +163,10 @@ CHECKS: Sequence[Check] = (
 
 
 def chosen(gpus: int, only: Sequence[str] = ()) -> list[Check]:
-    """The checks for so many GPUs, in order: those of two are their own run.
+    """The checks for this number of GPUs, in order; those for two GPUs are a separate run.
 
     Raises:
-        ValueError: If no such check is there.
+        ValueError: If there is no such check.
     """
     found = [check for check in CHECKS if check.gpus == gpus]
     if unknown := set(only) - {check.name for check in found}:
@@ -176,17 +176,17 @@ def chosen(gpus: int, only: Sequence[str] = ()) -> list[Check]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of a check."""
+    """The outcome of a check."""
 
     check: Check
     verdict: Verdict
     seconds: float = 0.0
     why: str = ""
-    """Of any verdict but `passed`."""
+    """The reason for any verdict except `passed`."""
     found: Found | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """For the document."""
+        """The outcome as it appears in the JSON document."""
         found = self.found
         return {
             "name": self.check.name,
@@ -206,11 +206,11 @@ def judged(
     """The result of a check whose process has ended.
 
     Args:
-        check: What was tried.
-        code: Exit status; None: it was ended at its limit.
-        said: What it handed back; None: nothing.
+        check: The check that ran.
+        code: Exit status; None: it was ended at its time limit.
+        said: What it returned; None: nothing.
         tail: The end of its output.
-        seconds: That it took.
+        seconds: How long it took.
     """
     if code is None:
         return Result(
@@ -228,7 +228,7 @@ def judged(
 
 
 def words(bar: Bar) -> str:
-    """A bar as people read it."""
+    """A bar in readable form."""
     bounds = [
         f"{word} {bound:.4g}"
         for word, bound in (("at most", bar.at_most), ("at least", bar.at_least))
@@ -238,14 +238,14 @@ def words(bar: Bar) -> str:
 
 
 def skipped(check: Check, *, gpus: int, vllm: bool, left: float, tiny: bool) -> str:
-    """Why a check is not tried; empty if it is.
+    """Why a check is skipped; empty if it is not.
 
     Args:
-        check: What would be tried.
-        gpus: Of this machine.
+        check: The check.
+        gpus: Number of GPUs of this machine.
         vllm: Whether vLLM can be imported.
-        left: Seconds that are left of the time of all.
-        tiny: Whether it is a rehearsal, which may do without.
+        left: Seconds left of the total time.
+        tiny: Whether it is a rehearsal, which needs no GPU.
     """
     if gpus < check.gpus and not (tiny and check.rehearsed):
         return f"needs {check.gpus} GPU(s), and there are {gpus}"

@@ -1,4 +1,4 @@
-"""Weights into a vLLM that sleeps on the trainer's own GPU."""
+"""Handing weights over to a vLLM that sleeps on the trainer's GPU."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,17 +28,17 @@ from vtune.rollout.engine import Completion, Request
 from vtune.rollout.vllm import VllmEngine, _arguments
 
 LAYERS = 4
-"""Of Qwen3-VL-8B, at full width: its embedding is larger than the buffer in which weights travel, and its
-first layers take features of pictures from memory that vLLM does not restore after sleep."""
+"""Layers of Qwen3-VL-8B at full width: its embedding is larger than the transfer buffer, and its first layers
+take picture features from memory that vLLM does not restore after sleep."""
 TOKENS = 24
 ROOM = 12 * 10**9
-"""Bytes that are left to other processes: another check may run beside this one."""
+"""Bytes left for other processes, as another check may run at the same time."""
 PAIRS = ("vLLM, ours", "ours, transformers", "vLLM, transformers")
-"""Who is compared; transformers' own modules compute in float32."""
+"""The compared pairs; transformers' own modules compute in float32."""
 
 
 def check(place: Place) -> Found:
-    """Three hand-overs, with changed weights and a full cache of torch's between them."""
+    """Three hand-overs, with changed weights and a full torch cache between them."""
     small = place.tiny
     model = tiny_model(place.models / "tiny-3", "qwen3_vl") if small else place.models / "8b-few"
     if not small:
@@ -104,7 +104,7 @@ async def handed_over(model: Path, folder: Path) -> Found:
 async def as_loaded(
     engine: VllmEngine, policy: Policy, model: Path, asked: Sequence[Request]
 ) -> dict[str, dict[str, float]]:
-    """How far vLLM with the weights that it has read itself, ours and transformers' modules are apart."""
+    """The differences between vLLM with weights that it read itself, our modules, and transformers'."""
     await engine.keep_loaded()
     drawn = await draw(engine, asked)
     theirs, ours = reported(drawn), scored(policy, asked, drawn)
@@ -116,7 +116,7 @@ async def as_loaded(
 async def without_graphs(
     policy: Policy, model: Path, folder: Path, asked: Sequence[Request]
 ) -> dict[str, float]:
-    """The mismatch of a vLLM that neither compiles nor captures: whether it is theirs."""
+    """The mismatch of a vLLM without compilation and CUDA graphs, to see whether they cause it."""
 
     def eager(*given: Any) -> Any:
         return replace(_arguments(*given), enforce_eager=True)
@@ -131,15 +131,15 @@ async def without_graphs(
 
 
 def mismatch(policy: Policy, asked: Sequence[Request], drawn: Sequence[Completion]) -> dict[str, float]:
-    """The largest |log-probability when drawn - in training|, by kind."""
+    """The largest |log-probability in generation - in training|, by kind."""
     return by_kind(scored(policy, asked, drawn) - reported(drawn), asked, drawn)
 
 
 def by_kind(apart: torch.Tensor, asked: Sequence[Request], drawn: Sequence[Completion]) -> dict[str, float]:
-    """The largest of differences (tokens,), of turns with pictures and without.
+    """The largest of differences (tokens,), for turns with and without pictures.
 
-    Of their first tokens, which a prompt's forward pass draws, and of the later ones, which come one by one:
-    what is wrong in one of the four alone is half found.
+    Separately for the first tokens, which come from the prompt's forward pass, and the later ones, which come
+    one by one: an error in only one of the four kinds is then half located.
     """
     apart = apart.abs()
     found: dict[str, float] = {}
@@ -153,7 +153,7 @@ def by_kind(apart: torch.Tensor, asked: Sequence[Request], drawn: Sequence[Compl
 
 
 def changed(model: Any) -> None:
-    """Other weights, of which the log-probabilities differ by far more than rounding."""
+    """Changed weights, whose log-probabilities differ by far more than rounding errors."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("language_model.norm.weight"):
@@ -161,7 +161,7 @@ def changed(model: Any) -> None:
 
 
 def hoard() -> float:
-    """Fill torch's cache as an update does, so that vLLM finds no room unless it is handed back; GB."""
+    """Fill torch's cache as an update does, so that vLLM has no memory unless it is released; returns GB."""
     if device_here().type != "cuda":
         return 0.0
     free, total = torch.cuda.mem_get_info()
@@ -172,5 +172,5 @@ def hoard() -> float:
 
 
 def free_gb() -> float:
-    """Of the GPU, whoever has the rest."""
+    """Free memory of the GPU in GB, whichever process has the rest."""
     return torch.cuda.mem_get_info()[0] / 1e9 if device_here().type == "cuda" else 0.0

@@ -1,4 +1,4 @@
-"""A model that is no toy learns the lens puzzles from nothing: cold start, then rewards."""
+"""A model beyond toy size learns the lens puzzles from scratch: cold start, then RL."""
 
 from pathlib import Path
 from statistics import fmean
@@ -13,11 +13,11 @@ from vtune.runs.data.lens import make_lens
 
 STEPS = 25
 GAIN = 0.05
-"""By which rewards and right answers of the last ten steps have to be above those of the first ten (ours)."""
+"""Minimum gain in rewards and right answers from the first ten steps to the last ten (ours)."""
 
 
 def check(place: Place) -> Found:
-    """The loss of the cold start falls to half, and rewards rise."""
+    """The cold-start loss falls to half, and rewards rise."""
     small = place.tiny
     model = tiny_model(place.models / "tiny") if small else middling(place.models / "middling")
     data, sft, rl = (place.folder / name for name in ("data", "sft", "rl"))
@@ -35,8 +35,8 @@ def check(place: Place) -> Found:
     parts = max(1, len(losses) // 10)
     fallen = fmean(losses[-parts:]) / fmean(losses[:parts])
     bars = [Bar(what="loss of the cold start, last tenth by first", value=fallen, at_most=0.5)]
-    # A reward rises too where a model unlearns to look and answers in the right form: a blind one's did, from
-    # 0.29 to 0.43, while its right answers fell from 0.17 to 0.14.
+    # The reward also rises if a model unlearns to look but answers in the right format: that of a blind model rose
+    # from 0.29 to 0.43 while its right answers fell from 0.17 to 0.14.
     ends = {
         key: (fmean(row[key] for row in steps[:10]), fmean(row[key] for row in steps[-10:]))
         for key in ("reward", "accuracy", "evidence_rate")
@@ -57,17 +57,17 @@ def check(place: Place) -> Found:
 
 
 def taught(model: Path, data: Path, *, small: bool) -> dict[str, Any]:
-    """The cold start."""
+    """Run the cold start."""
     common = {"model": model, "data": f"[{data / 'traces.parquet'}]"}
     if small:
         return common | {"epochs": 24.0, "update.warmup_steps": 4, "update.threads": 1, "checkpoints.keep": 1}
-    # Smaller steps than the tiny model's, as for any wider one; the rest is the recipe's.
+    # A lower learning rate than the tiny model's, as for any wider model; the rest is from the recipe.
     more = {"epochs": 5.0, "batch_size": 32, "update.learning_rate": 4e-4, "update.warmup_steps": 60}
     return common | more | {"update.dtype": dtype(), "update.threads": 8}
 
 
 def reinforced(model: Path, data: Path, *, small: bool) -> dict[str, Any]:
-    """Reinforcement training from there."""
+    """RL from the cold start."""
     common = {"model": model, "data": f"[{data / 'train.parquet'}]"}
     if small:
         sizes = {"steps": 3, "prompts_per_step": 2, "group_size": 4, "update.threads": 1}
@@ -77,5 +77,5 @@ def reinforced(model: Path, data: Path, *, small: bool) -> dict[str, Any]:
 
 
 def dtype() -> str:
-    """Of the weights: what the device computes fast."""
+    """The dtype of the weights: one that is fast on the device."""
     return "bfloat16" if torch.cuda.is_available() else "float32"

@@ -1,4 +1,4 @@
-"""Models with random weights: tiny ones, and of published shapes, which nothing has to be downloaded for."""
+"""Models with random weights, tiny or of published shapes, so that nothing has to be downloaded."""
 
 import json
 import shutil
@@ -14,17 +14,17 @@ from vtune.models.shape import known_shapes
 from vtune.models.tiny import build_tiny
 
 TOLERANCE: Mapping[Dtype, float] = {"float32": 1e-4, "bfloat16": 0.25}
-"""Largest |log-probability when drawn - in training|; bfloat16 rounds differently with the batch shape."""
+"""Largest |log-probability in generation - in training|; bfloat16 rounding depends on the batch shape."""
 
 SECTIONS = {"qwen2_5_vl": [16, 24, 24], "qwen3_vl": [24, 20, 20]}
-"""Pairs of numbers of a head that turn with time, height and width, by the models' `config.json`."""
+"""Rotary pairs of a head for time, height and width (`mrope_section` in the models' `config.json`)."""
 TOWER = {
     "qwen2_5_vl": {"num_heads": 16, "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31]},
     "qwen3_vl": {"num_heads": 16},
 }
-"""What the published towers have beside their widths."""
+"""Further settings of the published vision towers, besides widths."""
 BUILT = "built"
-"""A file in the folder of a model that is whole."""
+"""A marker file in the folder of a completely built model."""
 RANDOM = 0.02
 """Standard deviation of the weights."""
 
@@ -38,12 +38,12 @@ def tiny_model(folder: Path, family: str = "qwen2_5_vl") -> Path:
 
 
 def published(folder: Path, name: str, *, layers: int | None = None) -> Path:
-    """A model of a known shape with the tiny tokenizer, its vocabulary padded; built once.
+    """A model of a known shape with the tiny tokenizer and a padded vocabulary; built once.
 
     Args:
-        folder: Where it goes.
-        name: In `known_shapes`.
-        layers: Of the language model; None: all.
+        folder: Where to build it.
+        name: A key of `known_shapes`.
+        layers: Layers of the language model; None: all.
     """
     values = json.loads(json.dumps(known_shapes()[name]))
     kind = values["model_type"]
@@ -58,7 +58,7 @@ def published(folder: Path, name: str, *, layers: int | None = None) -> Path:
 
 
 def middling(folder: Path) -> Path:
-    """A model of 114 million parameters that sees small pictures as the tiny one does; built once."""
+    """A model of 114 million parameters that sees small pictures like the tiny one; built once."""
     values = {
         "text_config": {
             "hidden_size": 768,
@@ -87,7 +87,7 @@ def built(folder: Path, kind: str, values: Mapping[str, Any], *, dtype: torch.dt
     """The tiny model of a family with these values in place of its own, and weights for them."""
     if (folder / BUILT).exists():
         return folder
-    shutil.rmtree(folder, ignore_errors=True)  # a check may have met its limit here
+    shutil.rmtree(folder, ignore_errors=True)  # an earlier check may have hit its time limit here
     import transformers
 
     hf: Any = transformers

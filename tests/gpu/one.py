@@ -1,6 +1,6 @@
-"""One check, in the process that is its own: `python -m tests.gpu.one ENTRY GIVEN FOLDER TINY`.
+"""Runs one check in its own process: `python -m tests.gpu.one ENTRY GIVEN FOLDER TINY`.
 
-What it finds goes to `found.json` in its folder.
+The result goes to `found.json` in the check's folder.
 """
 
 import json
@@ -14,7 +14,7 @@ from vtune.models.import_stubs import uncollected
 
 
 def main() -> None:
-    """Try it and write down what it found."""
+    """Run the check and write its result."""
     entry, given, folder, tiny = sys.argv[1:]
     module, _, function = entry.partition(":")
     with uncollected():

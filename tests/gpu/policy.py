@@ -1,4 +1,4 @@
-"""Conversations with several pictures, drawn with the transformers engine, and scored in training."""
+"""Conversations with several pictures, generated with the transformers engine and scored in training."""
 
 import asyncio
 import io
@@ -26,7 +26,7 @@ from vtune.update.recipe import Update
 from vtune.update.starting import start
 
 ROWS, NEW = 64, 128
-"""Conversations, and tokens that each writes."""
+"""Number of conversations, and tokens generated in each."""
 FEW = 8, 16
 """The same in a rehearsal."""
 
@@ -99,7 +99,7 @@ def measured(model: str, dtype: Dtype, count: int, tokens: int) -> dict[str, Any
 def check(place: Place) -> Found:
     """Rollout and training agree, in float32 and bfloat16, with each other and with transformers' modules.
 
-    Both once agreed without a look at their pictures.
+    The comparison with transformers is there because the two once agreed while both ignored the pictures.
     """
     model = str(tiny_model(place.folder / "model"))
     size = FEW if place.tiny else (ROWS, NEW)

@@ -1,4 +1,4 @@
-"""Two ranks on two GPUs, and GPUs that are left alone."""
+"""Two ranks on two GPUs, and GPUs that must not be touched."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from vtune.runs.data.lens import make_lens
 
 STEPS = 4
 TAKEN = 1.0
-"""GB that a process takes of a GPU at least, and does not of one that it leaves alone."""
+"""A process that uses a GPU takes at least this many GB of it, and fewer on a GPU that it does not use."""
 
 
 def check(place: Place) -> Found:
-    """Each rank's vLLM draws on its own GPU; stopped after two steps, the run goes on."""
+    """Each rank's vLLM generates on its own GPU; stopped after two steps, the run resumes."""
     model = tiny_model(place.models / "tiny")
     given = recipe(place, model) | {"rollout.engine": "vllm", "rollout.gpu_memory": 0.3}
     words = ["rl", "--recipe", "codev-tiny", "--out", str(place.folder / "run"), "--gpus", "2"]
@@ -56,7 +56,7 @@ def check_shared_rows(place: Place) -> Found:
 
 
 def check_visible(place: Place) -> Found:
-    """Only the second GPU is taken, by one rank that calls it the first."""
+    """One rank uses only the second GPU, which it sees as its first."""
     given = recipe(place, tiny_model(place.models / "tiny"))
     words = ["rl", "--recipe", "codev-tiny", "--out", str(place.folder / "run"), "--gpus", "1"]
     before = Memory()
@@ -90,7 +90,7 @@ def recipe(place: Place, model: Any) -> dict[str, Any]:
 
 
 def found(place: Place, dtype: str, memory: Memory, *, both: bool) -> Found:
-    """All steps are there, rollout and training agree, and both GPUs were used where they should be."""
+    """All steps exist, rollout and training agree, and the right GPUs were used."""
     rows = rows_of(place.folder / "run")
     bars = [
         Bar(what="steps", value=len(rows), at_least=STEPS, at_most=STEPS),

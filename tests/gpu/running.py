@@ -1,4 +1,4 @@
-"""Runs of `vtune` in a check: in its own process, or launched; and what they took of the GPUs."""
+"""Runs of `vtune` in a check, in the same process or launched, and the GPU memory that they take."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from vtune.metrics.log import read_metrics
 
 
 def vtune_here(words: Sequence[str]) -> None:
-    """Run a command in this process, so that its memory can be asked for.
+    """Run a command in this process, so that its memory can be queried.
 
     Raises:
         RuntimeError: If it fails.
@@ -31,16 +31,16 @@ def vtune_here(words: Sequence[str]) -> None:
 
 
 MEETING = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
-"""Where processes of a run meet: a training leaves them in its environment."""
+"""Rendezvous variables of a run's processes, which a training leaves in its environment."""
 
 
 def environment_apart() -> dict[str, str]:
-    """This process's environment, for one that meets no other."""
+    """This process's environment without them, for a process that joins no group."""
     return {name: value for name, value in os.environ.items() if name not in MEETING}
 
 
 def vtune_apart(words: Sequence[str], **environment: str) -> None:
-    """Run a command in a process of its own.
+    """Run a command in a separate process.
 
     Raises:
         subprocess.CalledProcessError: If it fails.
@@ -50,18 +50,18 @@ def vtune_apart(words: Sequence[str], **environment: str) -> None:
 
 
 def settings(values: Mapping[str, Any]) -> list[str]:
-    """The words that set keys of a recipe."""
+    """The `--set` arguments for keys of a recipe."""
     return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
 
 
 def rows_of(run: Path) -> list[Mapping[str, float]]:
-    """The lines of a run over all sources, in order."""
+    """The metric rows of a run for all sources together, in order."""
     found = [line for line in read_metrics(run / "metrics.jsonl") if line.source == "all"]
     return [line.values for line in sorted(found, key=lambda line: line.step)]
 
 
 class Memory:
-    """The most that was used of each GPU by all processes together, in GB, while it is entered."""
+    """Peak memory of each GPU over all processes, in GB, while the context is active."""
 
     def __init__(self) -> None:
         self.most = [0.0] * torch.cuda.device_count()

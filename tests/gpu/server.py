@@ -1,4 +1,4 @@
-"""A vLLM server on the second GPU, which gets its weights by NCCL from the first."""
+"""A vLLM server on the second GPU that receives its weights over NCCL from the first."""
 
 import os
 import socket
@@ -18,13 +18,13 @@ from tests.gpu.running import Memory, settings, vtune_apart
 from vtune.models.network import address_towards
 
 START = 180.0
-"""Seconds in which a server comes up."""
+"""Seconds for a server to start."""
 ELSEWHERE = "192.0.2.1"
-"""An address of nobody (RFC 5737): the route to it says under which one this machine is known."""
+"""An unused address (RFC 5737): the route to it reveals this machine's own address."""
 
 
 def check(place: Place) -> Found:
-    """As on two machines: the server is asked at this machine's outer address, where it has one."""
+    """As on two machines: the server is addressed by this machine's external address, if it has one."""
     model = tiny_model(place.models / "tiny")
     given = recipe(place, model)
     with Memory() as memory, served(model, place.folder / "server.log") as url:
@@ -36,7 +36,7 @@ def check(place: Place) -> Found:
 
 @contextmanager
 def served(model: Path, log: Path) -> Iterator[str]:
-    """Its URL while it runs, started as vtune/rollout/README.md says."""
+    """Run a server as described in vtune/rollout/README.md, and yield its URL."""
     host = _address()
     with socket.socket() as probe:
         probe.bind(("", 0))

@@ -19,9 +19,9 @@ from vtune.runs.plan.plan import plan
 from vtune.runs.train.rl_recipe import RLRecipe
 
 STEPS = 3
-"""The first one compiles and warms up: it is not measured."""
+"""The first step compiles and warms up, so it is not measured."""
 PIXELS = 1280 * 784
-"""Of a picture, as in codev: 1,280 tokens of Qwen2.5-VL, 980 of Qwen3-VL."""
+"""Pixels per picture, as in codev: 1,280 tokens of Qwen2.5-VL, 980 of Qwen3-VL."""
 LORA = {"rank": 64, "alpha": 64, "targets": "[q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj]"}
 TOLD = (
     "tokens_per_second_per_gpu",
@@ -33,16 +33,16 @@ TOLD = (
     "mismatch_kl",
 )
 OVER = 1.1
-"""How far the GPU may be over the plan."""
+"""How far GPU memory may exceed the plan, as a factor."""
 
 
 def recipe_settings(model: Path, data: Path, *, tiny: bool, vllm: bool) -> dict[str, Any]:
-    """What `codev-tiny` is run with: one GPU of 80 GB holds adapters of 8B beside a vLLM."""
+    """Settings for `codev-tiny`: one GPU of 80 GB holds an 8B model with adapters and a vLLM."""
     sizes: dict[str, Any] = {
         "model": model,
         "data": f"[{data}]",
         "steps": STEPS,
-        # Without vLLM a batch of conversations takes minutes.
+        # Without vLLM, a batch of conversations takes minutes.
         "prompts_per_step": 8 if vllm and not tiny else 2,
         "group_size": 4 if tiny else 8,
         "checkpoints.every": STEPS,
@@ -67,13 +67,13 @@ def recipe_settings(model: Path, data: Path, *, tiny: bool, vllm: bool) -> dict[
         "rollout.max_new_tokens": 256,
         "rollout.max_tokens": 4096,
         "rollout.gpu_memory": 0.45,
-        # The trained weights draw by themselves only beside a merged copy: in four batches.
+        # Without vLLM, generation needs a merged copy of the weights, so it runs in four batches.
         "rollout.max_batch": 64 if vllm else 16,
     }
 
 
 def check(place: Place, *, name: str) -> Found:
-    """A few steps of the command itself, with vLLM where it is installed."""
+    """A few steps of the real command, with vLLM if it is installed."""
     model = place.models / ("tiny" if place.tiny else name)
     try:
         (tiny_model(model) if place.tiny else published(model, name))
@@ -83,13 +83,13 @@ def check(place: Place, *, name: str) -> Found:
         given = recipe_settings(model, data / "train.parquet", tiny=place.tiny, vllm=vllm)
         return measured(place.folder / "run", given)
     finally:
-        if not place.tiny:  # the disk holds one such model, and its checkpoint
+        if not place.tiny:  # the disk has room for only one such model and its checkpoint
             shutil.rmtree(model, ignore_errors=True)
             shutil.rmtree(place.folder / "run/checkpoints", ignore_errors=True)
 
 
 def measured(out: Path, given: dict[str, Any]) -> Found:
-    """Run it, and hold it against its plan."""
+    """Run it and compare it with its plan."""
     words = [f"{key}={value}" for key, value in given.items()]
     recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, words)
     machine = machine_of(None, None)

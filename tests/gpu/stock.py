@@ -1,4 +1,4 @@
-"""What transformers' own modules say in float32: neither our fused ones nor vLLM's."""
+"""Log-probabilities by transformers' own modules in float32, without our fused modules or vLLM."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,13 +16,13 @@ from vtune.rollout.engine import Completion, Request
 def stock_logprobs(
     model: Path, policy: Policy, asked: Sequence[Request], drawn: Sequence[Completion]
 ) -> torch.Tensor:
-    """Log-probabilities of all drawn tokens under the weights of a folder, on the CPU.
+    """Log-probabilities of all generated tokens under the weights of a folder, on the CPU.
 
     Args:
-        model: The folder.
-        policy: Whose tokens and pictures they are.
-        asked: Prompts.
-        drawn: The turn of each.
+        model: The folder of the model.
+        policy: The policy whose tokenizer and picture processing were used.
+        asked: The prompts.
+        drawn: The generated turn for each prompt.
     """
     from transformers import AutoModelForImageTextToText
 

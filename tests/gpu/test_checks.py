@@ -1,4 +1,4 @@
-"""What runs the checks on GPUs, tried without one; and the checks that a tiny model can rehearse."""
+"""The runner of the GPU checks, tested without a GPU, and rehearsals of checks with a tiny model."""
 
 import ast
 import json
@@ -36,7 +36,7 @@ def test_the_checks_of_one_gpu_end_within_their_time() -> None:
 
 
 @pytest.mark.parametrize("one", CHECKS, ids=lambda one: one.name)
-def test_every_check_has_a_function_that_takes_what_it_is_given(one: Check) -> None:
+def test_every_check_has_a_function_that_accepts_its_arguments(one: Check) -> None:
     module, _, function = one.entry.partition(":")
     tree = ast.parse((ROOT / "tests/gpu" / f"{module}.py").read_text())
     (found,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
@@ -44,7 +44,7 @@ def test_every_check_has_a_function_that_takes_what_it_is_given(one: Check) -> N
     assert {argument.arg for argument in found.args.kwonlyargs} == set(one.given)
 
 
-def test_each_check_is_alone_and_none_keeps_the_next_from_being_tried(tmp_path: Path) -> None:
+def test_each_check_runs_alone_and_none_stops_the_next(tmp_path: Path) -> None:
     found = tried(
         check("breaks"),
         check("dies"),
@@ -64,7 +64,7 @@ def test_each_check_is_alone_and_none_keeps_the_next_from_being_tried(tmp_path: 
     assert command.status([]) == 1
 
 
-def test_a_check_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_hanging_check_is_ended_with_all_its_processes(tmp_path: Path) -> None:
     (found,) = tried(check("hangs", seconds=3), folder=tmp_path)
     assert found.verdict == "late"
     assert found.why.strip() == "after 3 s: waiting for the other rank"
@@ -83,19 +83,19 @@ def test_a_check_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) ->
         (1, True, -5, False, "may take 60 s, and 0 s are left"),
     ],
 )
-def test_what_cannot_be_tried_is_skipped_with_its_reason(
+def test_a_check_that_cannot_run_is_skipped_with_the_reason(
     gpus: int, vllm: bool, left: float, tiny: bool, said: str
 ) -> None:
     one = Check(name="one", about="a", entry="pretended:keeps", seconds=60, vllm=True)
     assert skipped(one, gpus=gpus, vllm=vllm, left=left, tiny=tiny) == said
 
 
-def test_what_has_nothing_to_rehearse_is_skipped_without_a_gpu() -> None:
+def test_a_check_without_a_rehearsal_is_skipped_without_a_gpu() -> None:
     one = Check(name="one", about="a", entry="pretended:keeps", seconds=60, rehearsed=False)
     assert "needs 1 GPU(s)" in skipped(one, gpus=0, vllm=True, left=99, tiny=True)
 
 
-def test_skipped_checks_are_told_and_are_no_success(tmp_path: Path) -> None:
+def test_skipped_checks_are_reported_and_do_not_count_as_success(tmp_path: Path) -> None:
     found = tried(ONE, folder=tmp_path, gpus=0)
     assert [(one.verdict, one.why) for one in found] == [("skipped", "needs 1 GPU(s), and there are 0")]
     assert command.status(found) == 1
@@ -104,15 +104,15 @@ def test_skipped_checks_are_told_and_are_no_success(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "kept"), [(1, True), (0.5, True), (2, True), (2.1, False), (0.4, False), (math.nan, False)]
 )
-def test_a_bar_keeps_within_both_bounds(value: float, kept: bool) -> None:
+def test_a_bar_must_be_within_both_bounds(value: float, kept: bool) -> None:
     assert Bar(what="it", value=value, at_least=0.5, at_most=2).kept is kept
 
 
-def test_a_check_that_ended_well_and_handed_nothing_back_is_broken() -> None:
+def test_a_check_that_exits_with_0_but_returns_nothing_is_broken() -> None:
     assert judged(ONE, code=0, said=None, tail="", seconds=1).verdict == "broken"
 
 
-def test_a_dry_run_lists_the_checks_and_tries_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_lists_the_checks_and_runs_none(capsys: pytest.CaptureFixture[str]) -> None:
     for gpus in (1, 2):
         assert command.main(["--gpus", str(gpus), "--dry-run"]) == 0
         listed = json.loads(capsys.readouterr().out)
@@ -120,13 +120,13 @@ def test_a_dry_run_lists_the_checks_and_tries_none(capsys: pytest.CaptureFixture
         assert all(one["about"] and one["seconds"] for one in listed)
 
 
-def test_a_check_that_does_not_exist_is_the_users_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_check_is_a_user_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--only", "nothing", "--dry-run"]) == 2
     assert "no check of 1 GPU(s) is called nothing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["Qwen2.5-VL-3B", "Qwen2.5-VL-7B", "Qwen3-VL-8B"])
-def test_the_steps_of_large_models_fit_one_gpu_by_their_plan(name: str, tmp_path: Path) -> None:
+def test_the_steps_of_large_models_fit_one_gpu_according_to_the_plan(name: str, tmp_path: Path) -> None:
     from tests.gpu.steps import recipe_settings
     from vtune.config import find, load_recipe
     from vtune.models.shape import known_shapes, shape_of
@@ -162,7 +162,7 @@ def test_a_step_is_rehearsed_with_a_tiny_model(tmp_path: Path, capsys: pytest.Ca
     ]
 
 
-def test_what_was_found_before_an_interrupt_is_said(
+def test_results_before_an_interrupt_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alone = command.alone

@@ -1,10 +1,10 @@
-"""One call for all stretches against one call for each.
+"""Attention with one call for all stretches against one call per stretch.
 
-Attention of the widths of both families' vision towers, over windows and pictures of many lengths, and towers
-of two layers; of the widths of both language models over a row of segments that share beginnings. Values and
-gradients in bfloat16 by torch's varlen kernel and by scaled-dot-product attention, each against float32;
-milliseconds of forward and backward, and for rows the memory. Rehearsed are rows alone, by a reference of the
-kernel.
+Covers attention at the widths of both families' vision towers, over windows and pictures of many lengths;
+towers of two layers; and attention at the widths of both language models over a row of segments with shared
+prefixes. Values and gradients in bfloat16 by torch's varlen kernel and by scaled-dot-product attention are
+compared with float32; forward and backward are timed, and for rows the memory is measured. A rehearsal covers
+only rows, with a reference implementation of the kernel.
 """
 
 import copy
@@ -29,18 +29,18 @@ from vtune.models.varlen import NAME, _attend, place_vision_attention
 
 HEADS = 16
 WIDTHS = {"Qwen2.5-VL": 80, "Qwen3-VL": 72}
-"""Of a head of the vision tower."""
+"""Width of a head of the vision tower."""
 ROWS = {"Qwen2.5-VL-7B": (28, 4, 128), "Qwen3-VL-8B": (32, 8, 128)}
-"""Of the language model: heads of queries, of keys, and the width of each."""
+"""In the language model: query heads, key heads, and head width."""
 TEXT = {
     "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 1, "vocab_size": 1024,
     "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 128,
     "bos_token_id": 1, "eos_token_id": 2,
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [16, 24, 24]},
 }  # fmt: skip
-"""A language model that does nothing here."""
+"""Config of a minimal language model, which is unused here."""
 WORSE = 2.0
-"""How much further from float32 one call may be than many; both round, in another order."""
+"""Allowed factor between the errors of one call and of many calls, which round in different order."""
 ROUNDS = 10
 DEVICE = torch.device("cuda", 0)
 
@@ -48,7 +48,7 @@ States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def lengths() -> list[int]:
-    """Windows of a large picture, among them cut ones, and two whole pictures."""
+    """Lengths of a large picture's windows, some of them cut off, and of two whole pictures."""
     return [64] * 400 + [32] * 40 + [16, 4] + [4096, 1020]
 
 
@@ -71,7 +71,7 @@ def many_calls(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> t
 def with_gradients(
     attend: Callable[..., torch.Tensor], states: States, weight: torch.Tensor
 ) -> list[torch.Tensor]:
-    """What is found, and the gradients of the three, float32."""
+    """The output, and the gradients of the three inputs, as float32."""
     given = [one.detach().requires_grad_() for one in states]
     found = attend(*given)
     gradients = torch.autograd.grad(found, given, weight.to(found.dtype))
@@ -79,18 +79,18 @@ def with_gradients(
 
 
 def distances(found: list[torch.Tensor], truth: list[torch.Tensor]) -> list[float]:
-    """Relative distance of each."""
+    """Relative distance for each."""
     return [float((one - true).norm() / true.norm()) for one, true in zip(found, truth, strict=True)]
 
 
 def finished(states: torch.Tensor) -> None:
-    """Wait for what computes them."""
+    """Wait until they are computed."""
     if states.is_cuda:
         torch.cuda.synchronize()
 
 
 def gigabytes(attend: Callable[..., torch.Tensor], states: States, weight: torch.Tensor) -> float | None:
-    """The most that is allocated beside what is given; None without a GPU."""
+    """Peak memory beyond the inputs; None without a GPU."""
     if not weight.is_cuda:
         return None
     torch.cuda.reset_peak_memory_stats()
@@ -125,7 +125,7 @@ def check_kernel(width: int) -> dict[str, Any]:
 
 
 def row(groups: int, prompt: int, own: int) -> list[Segment]:
-    """Prompts, each with eight conversations, the half of which go on together for some tokens."""
+    """A row of prompts with eight conversations each; half of these share some further tokens."""
     found: list[Segment] = []
     for group in range(groups):
         top = len(found)
@@ -165,13 +165,13 @@ def check_row(shape: tuple[int, int, int], segments: list[Segment], device: torc
 
 
 def check_rows(device: torch.device, *, tiny: bool) -> dict[str, dict[str, Any]]:
-    """32 thousand tokens of 64 conversations, as a micro-batch has them; few in a rehearsal."""
+    """32 thousand tokens in 64 conversations, as in a micro-batch; few in a rehearsal."""
     segments = row(1, 40, 16) if tiny else row(8, 1000, 300)
     return {name: check_row(shape, segments, device) for name, shape in ROWS.items()}
 
 
 def check_tower(name: str) -> dict[str, Any]:
-    """A family's tower of two layers, as wide as published."""
+    """A family's vision tower at published width, with two layers."""
     import transformers
 
     torch.manual_seed(0)
@@ -207,7 +207,7 @@ def check_tower(name: str) -> dict[str, Any]:
 
 
 def check(place: Place) -> Found:
-    """The one call is chosen on this GPU, and not further from float32 than twice the many are."""
+    """The single call is used on this GPU, and its error is at most twice that of many calls."""
     kernels: dict[str, dict[str, Any]] = {}
     towers: dict[str, dict[str, Any]] = {}
     if place.tiny:

@@ -1,4 +1,4 @@
-"""A vLLM in this process, and what the training model says of what it has drawn."""
+"""A vLLM in this process, and the training model's log-probabilities of what it generated."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from vtune.schema.message import Message
 from vtune.update.batch import Item
 
 WORDS = "Which digit is on the sign? " * 24
-"""Where there is no picture, Qwen3-VL adds features that have to be zero, also after sleep."""
+"""Without pictures, Qwen3-VL adds features that have to be zero, also after sleep."""
 SHARE = 0.5
-"""Of the GPU that the vLLM may take."""
+"""Share of the GPU for vLLM."""
 
 
 def device_here() -> torch.device:
@@ -30,24 +30,24 @@ def device_here() -> torch.device:
 
 
 def dtype_here() -> Dtype:
-    """That the device computes fast."""
+    """A dtype that is fast on the device."""
     return "bfloat16" if torch.cuda.is_available() else "float32"
 
 
 def policy_of(model: Path) -> Policy:
-    """The model in training."""
+    """The training model."""
     budget = PixelBudget(min_pixels=3136, max_pixels=12544)
     return load_policy(str(model), budget=budget, dtype=dtype_here(), device=device_here())
 
 
 def setup_of(model: Path, **more: int) -> Setup:
-    """How its vLLM is started."""
+    """The settings of its vLLM."""
     given: dict[str, int] = {"max_tokens": 1024, "max_batch": 64, "threads": 1, **more}
     return Setup(model=str(model), dtype=dtype_here(), gpu_memory=SHARE, device=device_here(), **given)
 
 
 def requests(policy: Policy, tokens: int) -> list[Request]:
-    """Groups of four with one to three pictures, and one that reads more words than all of these together."""
+    """Groups of four with one to three pictures, and one group with more text than all others together."""
     words = policy.chat.prompt([Message("user", WORDS)], [])
     return [
         Request(
@@ -62,12 +62,12 @@ def requests(policy: Policy, tokens: int) -> list[Request]:
 
 
 async def draw(engine: VllmEngine, asked: Sequence[Request]) -> list[Completion]:
-    """All of them, at the same time."""
+    """Generate for all requests concurrently."""
     return list(await asyncio.gather(*(engine.generate(request) for request in asked)))
 
 
 def scored(policy: Policy, asked: Sequence[Request], drawn: Sequence[Completion]) -> torch.Tensor:
-    """Log-probabilities of all drawn tokens under the weights of now, on the CPU."""
+    """Log-probabilities of all generated tokens under the current weights, on the CPU."""
     from tests.models.rows import SHOWN
 
     items = [
@@ -84,10 +84,10 @@ def scored(policy: Policy, asked: Sequence[Request], drawn: Sequence[Completion]
 
 
 def reported(drawn: Sequence[Completion]) -> torch.Tensor:
-    """What vLLM says of the same tokens."""
+    """vLLM's log-probabilities of the same tokens."""
     return torch.tensor([value for one in drawn for value in one.logprobs])
 
 
 def longer(asked: Sequence[Request], tokens: int) -> list[Request]:
-    """The same with more to write."""
+    """The same requests with a higher token limit."""
     return [replace(request, sampling=replace(request.sampling, max_new_tokens=tokens)) for request in asked]

@@ -1,4 +1,4 @@
-"""Benchmarks in their published shape with a question per awkward reply, and these replies."""
+"""Benchmarks in their published layout with one question per awkward reply, and the replies."""
 
 import csv
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def _write(path: Path, rows: list[dict[str, str]]) -> Path:
 
 
 def _choices(replies: list[str], **more: Any) -> Iterator[tuple[dict[str, str], str]]:
-    """A question per reply and truth among two, so that each reply is right for one of them or neither."""
+    """A question for each reply and each of two truths, so that a reply is right for one of them or neither."""
     options = dict(zip("ABCD", FOUR, strict=True))
     for number, reply in enumerate(replies):
         for truth in ("B", "ACD"[number % 3]):

@@ -1,6 +1,6 @@
-"""MEGA-Bench's metrics and parsers give what ours give, as lmms-eval ships them: `make test-harness`.
+"""Our MEGA-Bench metrics and parsers match those shipped in lmms-eval: `make test-harness`.
 
-Skipped where their environment, `.venv-harness`, is not there.
+Skipped if their environment, `.venv-harness`, does not exist.
 """
 
 import json
@@ -94,9 +94,9 @@ VALUES += [
     {"a": [[0.1, 0.1, 0.5, 0.5]]},
 ]
 PAIRS = 250
-"""Of an answer and a truth, for each metric: drawn by its name, the same every time."""
+"""Random (answer, truth) pairs per metric, seeded by its name."""
 BOXES = [[BOX], [BOX, "(0.2, 0.2, 0.4, 0.6)"]]
-"""Truths of `xml_norm_point_in_bbox`, which are lists."""
+"""Truths for `xml_norm_point_in_bbox`, which are lists."""
 REPLIES = [
     "{}",
     "Answer: {}",
@@ -124,7 +124,7 @@ REPLIES += [
 
 
 def _cases() -> list[tuple[str, Any, Any]]:
-    """Every metric on what is known to be odd, on right answers, and on pairs of an answer and a truth."""
+    """Every metric with known edge cases, right answers, and random pairs of an answer and a truth."""
     found: list[tuple[str, Any, Any]] = [(metric, answer, truth) for metric, answer, truth, _ in ODD]
     for metric in METRICS:
         truths = BOXES if metric == "xml_norm_point_in_bbox" else [*TEXTS, *VALUES]
@@ -135,7 +135,7 @@ def _cases() -> list[tuple[str, Any, Any]]:
 
 
 def _parsed() -> list[tuple[str, str, dict[str, Any]]]:
-    """Every parser, every form of a reply, every text in it."""
+    """Every parser with every form of reply around every text."""
     truths = ({"answer": "x"}, {"answer": "x\ny"})
     found = [(parser, reply, truths[0]) for parser, reply, _ in PARSED]
     forms = [form.format(text) for form, text in product(REPLIES, TEXTS)]
@@ -144,7 +144,7 @@ def _parsed() -> list[tuple[str, str, dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What upstream's functions give."""
+    """Results of the upstream functions."""
     folder = tmp_path_factory.mktemp("mega")
     (folder / "cases.json").write_text(json.dumps({"scores": _cases(), "fields": _parsed()}))
     script = ROOT / "tests/harness/upstream_mega.py"
@@ -155,13 +155,13 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def test_every_metric_gives_what_upstream_gives(upstream: dict[str, Any]) -> None:
+def test_every_metric_matches_upstream(upstream: dict[str, Any]) -> None:
     cases = _cases()
     assert len(cases) == len(upstream["scores"]) > 10_000
     differ, no_number = [], set()
     for (metric, answer, truth), theirs in zip(cases, upstream["scores"], strict=True):
         ours = score(metric, answer, truth)
-        if math.isnan(theirs):  # upstream leaves such a field out of the mean
+        if math.isnan(theirs):  # upstream leaves NaN fields out of the mean
             no_number.add(metric)
             assert ours == 0
         elif not math.isclose(ours, theirs, abs_tol=1e-9):
@@ -173,7 +173,7 @@ def test_every_metric_gives_what_upstream_gives(upstream: dict[str, Any]) -> Non
     assert row in text_of("vtune/protocols/README.md"), row
 
 
-def test_every_parser_finds_what_upstream_finds(upstream: dict[str, Any]) -> None:
+def test_every_parser_matches_upstream(upstream: dict[str, Any]) -> None:
     cases = _parsed()
     assert len(cases) == len(upstream["fields"]) > 1_000
     pairs = zip(cases, upstream["fields"], strict=True)

@@ -1,6 +1,6 @@
-"""The scorers of VLMEvalKit and lmms-eval give our exports the scores of our protocols: `make test-harness`.
+"""The scorers of VLMEvalKit and lmms-eval agree with our protocols on our exports: `make test-harness`.
 
-Skipped where their environment, `.venv-harness`, is not there.
+Skipped if their environment, `.venv-harness`, does not exist.
 """
 
 import json
@@ -30,11 +30,11 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Known:
-    """Why upstream's score of a reply is another than ours."""
+    """A known reason why upstream scores a reply differently."""
 
     why: str
     of: Callable[[str, Sample], bool]
-    """Whether it holds for a reply."""
+    """Whether the reason applies to a reply."""
 
 
 PHRASE = Known(
@@ -58,7 +58,7 @@ HARNESSES = ("vlmevalkit", "lmms-eval")
 
 @pytest.fixture(scope="module", params=HARNESSES)
 def scored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """The name of a harness, and a folder with our evaluations and its scores."""
+    """The name of a harness, and a folder with our evaluations and the harness's scores."""
     harness, folder = request.param, tmp_path_factory.mktemp("upstream")
     for suite in SUITES:
         _evaluated(suite, harness, folder / suite)
@@ -67,7 +67,7 @@ def scored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_upstream_scores_an_export_as_our_protocol_does(scored: tuple[str, Path], suite: str) -> None:
+def test_upstream_scores_an_export_like_our_protocol(scored: tuple[str, Path], suite: str) -> None:
     harness, folder = scored
     found = json.loads((folder / "found.json").read_text())[suite]
     finished = read_finished(folder / suite / "e")
@@ -85,7 +85,7 @@ def test_upstream_scores_an_export_as_our_protocol_does(scored: tuple[str, Path]
     assert row in text_of("vtune/protocols/README.md"), row
 
 
-def test_inspect_reads_its_log(tmp_path: Path) -> None:
+def test_inspect_reads_our_exported_log(tmp_path: Path) -> None:
     _evaluated("countbench", "vlmevalkit", tmp_path / "countbench", "inspect")
     _upstream("inspect", ["countbench"], tmp_path)
     found = json.loads((tmp_path / "found.json").read_text())["countbench"]
@@ -95,7 +95,7 @@ def test_inspect_reads_its_log(tmp_path: Path) -> None:
 
 
 def _score(trajectory: Trajectory) -> float:
-    """By our protocol; where it reads nothing, that of upstream's own fallback, if that is certain."""
+    """The score by our protocol; for unreadable replies that of upstream's fallback, if it is deterministic."""
     reward = trajectory.reward
     assert reward is not None
     assert reward.accuracy is not None
@@ -103,7 +103,7 @@ def _score(trajectory: Trajectory) -> float:
 
 
 def _evaluated(suite: str, protocol: str, folder: Path, harness: str | None = None) -> None:
-    """Replies evaluated in `folder`/e, and exported to `folder`/x."""
+    """Evaluate replies in `folder`/e and export them to `folder`/x."""
     folder.mkdir()
     data, replies = SUITES[suite](folder)
     names = [sample.id for sample in asked(suite, data)]

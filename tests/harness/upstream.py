@@ -1,10 +1,10 @@
-"""The scorers of VLMEvalKit, lmms-eval and inspect on what `vtune export --as` wrote, item by item, as JSON.
+"""Runs the scorers of VLMEvalKit, lmms-eval and inspect on output of `vtune export --as`; per item, as JSON.
 
     .venv-harness/bin/python tests/harness/upstream.py HARNESS JOBS OUT
 
-Runs in an environment that has the harnesses and not vtune. Their files are entered one by one: what their
-packages import beside them (models, a hundred other benchmarks) is not installed. With their sources on
-PYTHONPATH, it is these that score.
+Runs in an environment that has the harnesses but not vtune. Their files are imported one by one, as other
+dependencies of the packages (models, a hundred other benchmarks) are not installed. If their sources are on
+PYTHONPATH, these are used.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Any
 
 
 def bare(name: str) -> None:
-    """A package whose `__init__` is not run."""
+    """A package whose `__init__` is not executed."""
     package = types.ModuleType(name)
     path = name.replace(".", "/")
     package.__path__ = [str(next(Path(place) / path for place in sys.path if (Path(place) / path).is_dir()))]
@@ -27,15 +27,15 @@ def bare(name: str) -> None:
 
 
 class Reader:
-    """A model that is asked for the answer in a reply, and takes the reply for it."""
+    """A model that should extract the answer from a reply, and returns the reply itself."""
 
     def generate(self, prompt: str, **_: Any) -> str:
-        """What stands behind the reply's mark in upstream's prompt."""
+        """The text after the reply's mark in upstream's prompt."""
         return prompt.rpartition("Model respone: ")[2].removesuffix("Extracted answer:")
 
 
 def vlmevalkit(suite: str, folder: Path, data: Path) -> dict[str, float]:
-    """Index -> hit."""
+    """Scores of VLMEvalKit, by index."""
     if "vlmeval" not in sys.modules:
         bare("vlmeval")
         bare("vlmeval.dataset")
@@ -53,11 +53,11 @@ def vlmevalkit(suite: str, folder: Path, data: Path) -> dict[str, float]:
         "vlmblind": image_mcq.VLMBlind,
         "countbench": image_vqa.CountBenchQA,
     }
-    dataset = object.__new__(kinds[suite])  # without its download
+    dataset = object.__new__(kinds[suite])  # skips the download in its constructor
     dataset.dataset_name = file.stem.rsplit("_", 2 if suite != "mmmu" else 3)[-1]
     dataset.dataset_name = "MMMU_DEV_VAL" if suite == "mmmu" else dataset.dataset_name
     dataset.data = load(str(data))
-    if suite in ("vlmblind", "countbench"):  # they give sums alone: a table per row
+    if suite in ("vlmblind", "countbench"):  # these return only totals, so each row becomes a separate table
         return one_by_one(suite, dataset, load(str(file)), image_mcq, image_vqa)
     dataset.evaluate(str(file), model="exact_matching", nproc=1)
     name = "_score" if suite == "mme-realworld-lite" else "_exact_matching_result"
@@ -68,7 +68,7 @@ def vlmevalkit(suite: str, folder: Path, data: Path) -> dict[str, float]:
 
 
 def one_by_one(suite: str, dataset: Any, table: Any, *modules: Any) -> dict[str, float]:
-    """Each row as a table of its own, which is not written: a file of one row would be read as numbers."""
+    """Score each row as a separate in-memory table: a file with one row would be read as numbers."""
     found = {}
     kept = [(module, module.load, module.dump) for module in modules]
     for number in range(len(table)):
@@ -84,7 +84,7 @@ def one_by_one(suite: str, dataset: Any, table: Any, *modules: Any) -> dict[str,
 
 
 def mathvista_of_vlmevalkit(table: Any) -> dict[str, float]:
-    """Its rules, first with and then without its model, which finds in a reply the reply itself."""
+    """VLMEvalKit's rules, with a model that returns the reply itself, and then without a model."""
     from vlmeval.dataset.utils.mathvista import MathVista_auxeval, post_check
 
     found = {}
@@ -97,7 +97,7 @@ def mathvista_of_vlmevalkit(table: Any) -> dict[str, float]:
 
 
 def lmms_eval(suite: str, folder: Path, data: Path) -> dict[str, float]:
-    """Number of the question -> score."""
+    """Scores of lmms-eval, by number of the question."""
     (file,) = folder.glob("*/*_samples_*.jsonl")
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     score = SCORES[suite]
@@ -125,7 +125,7 @@ def _hrbench(doc: dict[str, Any], said: str) -> float:
     try:
         return float(utils.hrbench_process_results(kept | options, [said])["average"]["gpt_score"])
     except (KeyError, AttributeError):
-        return 0.0  # it stops where the rules find nothing and no judge answers
+        return 0.0  # it raises if the rules find nothing and no judge answers
 
 
 def _realworld(doc: dict[str, Any], said: str) -> float:
@@ -163,8 +163,8 @@ def _count(doc: dict[str, Any], said: str) -> float:
 def _mathvista(doc: dict[str, Any], said: str) -> float:
     from lmms_eval.tasks.mathvista import utils
 
-    # Its model finds in a reply the reply itself. A precision is a whole number here: with the 1.0 of the
-    # published data upstream rounds nothing, and no answer of the type float is right.
+    # The model returns the reply itself. Precisions are whole numbers here: with the 1.0 of the published data
+    # upstream rounds nothing, and no float answer is right.
     utils.mathvista_evaluator.get_chat_response = lambda *_, **__: said.strip()
     asked = {key: doc.get(key) for key in ("answer_type", "query", "precision")}
     kind = "multi_choice" if doc["choices"] else "free_form"
@@ -187,7 +187,7 @@ SCORES = {
 
 
 def inspect(suite: str, folder: Path, data: Path) -> dict[str, float]:
-    """Index -> score, as inspect reads its log."""
+    """Scores by index, as inspect reads them from the log."""
     from inspect_ai.log import read_eval_log
 
     (file,) = folder.glob("*.eval")
@@ -203,7 +203,7 @@ if __name__ == "__main__":
     harness, jobs, out = sys.argv[1:]
     os.environ["LMUData"] = tempfile.mkdtemp()  # noqa: SIM112 - its own spelling
     os.environ["OPENAI_API_KEY"] = "none"
-    random.choice = lambda options: None  # an answer that is drawn is none here
+    random.choice = lambda options: None  # a randomly chosen answer counts as no answer here
     score = {"vlmevalkit": vlmevalkit, "lmms-eval": lmms_eval, "inspect": inspect}[harness]
     found = {
         suite: score(suite, Path(folder), Path(data))

@@ -1,9 +1,9 @@
-"""MEGA-Bench's metrics and parsers, as lmms-eval ships them, on cases from a file, as JSON.
+"""Runs MEGA-Bench's metrics and parsers as shipped in lmms-eval on cases from a file; output is JSON.
 
     .venv-harness/bin/python tests/harness/upstream_mega.py CASES OUT
 
-Runs in an environment that has lmms-eval and not vtune. Metrics that ask a model or the network, run a
-program or need a corpus are not entered: their files import what is not installed.
+Runs in an environment that has lmms-eval but not vtune. Metrics that ask a model or the network, run a
+program or need a corpus are left out: their files import packages that are not installed.
 """
 
 import json
@@ -18,12 +18,12 @@ LEFT_OUT = (
     *("ascii_art_vlm_judge", "vlm_as_judge", "constrained_generation", "geo_proximity", "gleu"),
     *("latex_expr_equality", "nli_entailment", "program_judge", "sacrebleu_bleu", "symbolic_planning"),
 )
-"""Files of `metrics/scoring`."""
+"""Files of `metrics/scoring` that are left out."""
 IN_BOXES = "xml_norm_point_in_bbox"
 
 
 class Absent(types.ModuleType):
-    """A file that is not entered; whatever is imported from it is nothing."""
+    """A stub for a file that is left out; everything imported from it is a dummy."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -32,19 +32,21 @@ class Absent(types.ModuleType):
 
 
 def scored(cases: list[tuple[str, Any, Any]]) -> list[float]:
-    """What `MetricType.match` gives each (metric, answer, truth)."""
+    """The result of `MetricType.match` for each (metric, answer, truth)."""
     from metrics.metric_type import MetricType  # type: ignore[import-not-found]
 
     found = []
     for metric, answer, truth in cases:
-        given = {"bounding_boxes": truth} if metric == IN_BOXES else truth  # it reads the task's context
+        given = (
+            {"bounding_boxes": truth} if metric == IN_BOXES else truth
+        )  # this metric reads the task's context
         score = MetricType.from_string(metric).match(answer, given)
         found.append(float(score[0] if isinstance(score, tuple) else score))
     return found
 
 
 def parsed(cases: list[tuple[str, str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Field -> answer of each (parser, reply, truths), as the evaluator takes them."""
+    """Field -> answer for each (parser, reply, truths), as the evaluator reads them."""
     from metrics.response_parse_type import ResponseParseType  # type: ignore[import-not-found]
 
     found = []

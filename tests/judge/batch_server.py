@@ -1,4 +1,4 @@
-"""A server on 127.0.0.1 that takes batches, as OpenAI has them, and single questions."""
+"""A server on 127.0.0.1 that accepts OpenAI-style batches and single questions."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -12,25 +12,25 @@ from tests.listening import listening
 
 @dataclass
 class BatchServer:
-    """What was asked, and how it is answered."""
+    """The requests received, and how they are answered."""
 
     reads: Callable[[dict[str, Any]], str | int]
-    """What it says, or the status of a question that fails."""
+    """Makes the reply, or the status of a question that fails."""
     polls: int
-    """How often a batch is still under way."""
+    """How many polls report a batch as still in progress."""
     left_out: int
-    """Every so many lines of a batch fail; 0: none."""
+    """Every n-th line of a batch fails; 0: none."""
     status: str
-    """That batches end with."""
+    """Final status of batches."""
     partly: bool
-    """Whether a batch that ends otherwise than `completed` has replies all the same."""
+    """Whether a batch that does not end as `completed` still has replies."""
     counts: bool
-    """Whether replies say how many tokens they took."""
+    """Whether replies report their token usage."""
     none: bool = False
-    """Whether there are no batches at all."""
+    """Whether the server does not support batches."""
     files: list[bytes] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
-    """Of each the number of looks at it."""
+    """The number of polls of each batch."""
     single: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
 
@@ -53,7 +53,7 @@ class BatchServer:
         }
 
     def looked_at(self, number: int) -> tuple[dict[str, Any], int]:
-        """(a batch, a status); an error if there is no such batch."""
+        """A batch and its status; an error if there is no such batch."""
         if number >= len(self.batches):
             return {"error": {"message": "No batch found"}}, 404
         self.batches[number] += 1
@@ -64,7 +64,7 @@ class BatchServer:
         return said and bool(self.rows(number, failed=False))
 
     def rows(self, number: int, *, failed: bool) -> list[dict[str, Any]]:
-        """The lines of a batch that failed, or the others."""
+        """The failed lines of a batch, or the others."""
         found = []
         for place, line in enumerate(self.files[number].splitlines(), start=1):
             row = json.loads(line)
@@ -95,7 +95,7 @@ def serve_batches(
     counts: bool = True,
     refuses: str | None = None,
 ) -> Iterator[BatchServer]:
-    """A server; a question alone with the setting that it `refuses` is refused."""
+    """Run a server; a single question with the setting that it `refuses` is refused."""
     state = BatchServer(reads, polls, left_out, status, partly, counts)
 
     class Handler(JsonHandler):

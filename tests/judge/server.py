@@ -1,4 +1,4 @@
-"""A judge on 127.0.0.1 that replies from a list."""
+"""A fake judge on 127.0.0.1 that replies from a list."""
 
 import json
 import threading
@@ -14,20 +14,20 @@ from vtune.judge.endpoint import BatchedEndpoint
 from vtune.reward.preflight import HELLO
 
 Failure = tuple[int, dict[str, Any]]
-"""A status and what the body says of the error."""
+"""A status and the error in the body."""
 Reply = str | int | Failure | Callable[[dict[str, Any]], str | int | Failure]
-"""A text, the status of a failure with or without its error, or what makes one of these of the request."""
+"""A text, the status of a failure with or without its error, or a function of the request for these."""
 
 
 @dataclass
 class FakeJudge:
-    """What was asked, and how it is answered; the last reply repeats."""
+    """The requests received, and the replies to give; the last reply repeats."""
 
     replies: list[Reply]
     delay_s: float = 0.0
     requests: list[dict[str, Any]] = field(default_factory=list)
     keys: set[str | None] = field(default_factory=set)
-    """What the requests gave as `Authorization`."""
+    """The `Authorization` headers of the requests."""
     most_at_once: int = 0
     port: int = 0
 
@@ -55,11 +55,11 @@ class JsonHandler(BaseHTTPRequestHandler):
         self.get()
 
     def post(self) -> None:
-        """Answer what is posted."""
+        """Answer a POST request."""
         raise NotImplementedError
 
     def get(self) -> None:
-        """Answer what is asked for."""
+        """Answer a GET request."""
         raise NotImplementedError
 
     def body(self) -> bytes:
@@ -79,7 +79,7 @@ class JsonHandler(BaseHTTPRequestHandler):
 
 
 def completion(reply: str) -> dict[str, Any]:
-    """As OpenAI has it; an empty one ends as that of a model that reasons, where its tokens are used up."""
+    """An OpenAI completion; an empty one looks like that of a reasoning model that has used up its tokens."""
     message = {"role": "assistant", "content": reply}
     return {
         "id": "1",
@@ -93,13 +93,13 @@ def completion(reply: str) -> dict[str, Any]:
 
 
 def is_greeting(body: dict[str, Any]) -> bool:
-    """Whether a request asks if anybody is there."""
+    """Whether a request only checks that the server is up."""
     return bool(body["messages"][0]["content"] == HELLO.system)
 
 
 @contextmanager
 def serve(*replies: Reply, delay_s: float = 0.0, greets: bool = False) -> Iterator[FakeJudge]:
-    """A judge; one that `greets` answers a greeting, and does not count it."""
+    """Run a fake judge; if it `greets`, it answers a greeting without counting it."""
     judge = FakeJudge(list(replies), delay_s)
     lock = threading.Lock()
     busy = 0

@@ -1,4 +1,4 @@
-"""Batches: what goes into one, what comes back, and that no question is paid for twice."""
+"""Batches: what goes into one, what is returned, and that no question is paid for twice."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ PLAIN: list[Question] = [(prompt, ()) for prompt in PROMPTS]
 
 
 def shouts(body: dict[str, Any]) -> str:
-    """The text of a question, and how many pictures go with it."""
+    """The text of a question in capitals, and the number of its pictures."""
     text, *pictures = body["messages"][-1]["content"]
     return text["text"].upper() + "!" * len(pictures)  # type: ignore[no-any-return]
 
@@ -45,7 +45,7 @@ def endpoint(server: BatchServer, **changes: Any) -> BatchedEndpoint:
 
 
 async def replies(client: JudgeClient, questions: Sequence[Question]) -> list[str | ServiceError]:
-    """What the client says to each, or why it says nothing."""
+    """The client's reply to each question, or why there is none."""
 
     async def reply(prompt: Prompt, pictures: Sequence[Picture]) -> str | ServiceError:
         try:
@@ -63,7 +63,7 @@ def asked(
     cache: Path | None = None,
     **changes: Any,
 ) -> tuple[list[str | ServiceError], dict[str, Any]]:
-    """The replies after batches, and what the client says of itself."""
+    """The replies after batches, and the client's own statistics."""
 
     async def run() -> tuple[list[str | ServiceError], dict[str, Any]]:
         async with JudgeClient(endpoint(server, **changes), cache=cache) as client:
@@ -76,7 +76,7 @@ def asked(
 
 
 def lines(server: BatchServer) -> list[int]:
-    """How many questions were in each batch."""
+    """The number of questions in each batch."""
     return [len(file.splitlines()) for file in server.files]
 
 
@@ -90,14 +90,14 @@ def test_the_first_question_is_asked_alone_and_the_others_in_a_batch(tmp_path: P
     assert (facts["by_batch"], facts["input_tokens"], facts["output_tokens"]) == (2, 30, 15)
 
 
-def test_a_reply_may_hold_any_ends_of_lines(tmp_path: Path) -> None:
+def test_a_reply_may_contain_any_line_separators(tmp_path: Path) -> None:
     with serve_batches(lambda body: "TRUE\u2028so\x85it is") as server:
         found, facts = asked(server, tmp_path / "state.json")
     assert found == ["TRUE\u2028so\x85it is"] * 3
     assert (facts["by_batch"], len(server.single)) == (2, 1)
 
 
-def test_pictures_go_into_a_batch_and_tell_questions_apart(tmp_path: Path) -> None:
+def test_pictures_go_into_a_batch_and_distinguish_questions(tmp_path: Path) -> None:
     one, other = (Picture(picture(8, height)) for height in (8, 9))
     questions: list[Question] = [
         (PROMPTS[0], shown) for shown in ((), (one,), (other,), (one, other), (one,))
@@ -133,11 +133,11 @@ def test_a_question_that_depends_on_a_reply_goes_into_the_next_batch(tmp_path: P
 
     with serve_batches(mumbles) as server:
         assert asyncio.run(run(server)) == [True] * 3
-    # Of the first, which was asked alone, the second question is in the first batch.
+    # The first item's first question was asked alone, so its second is already in the first batch.
     assert (len(server.single), lines(server)) == (1, [3, 2])
 
 
-def test_what_is_too_large_for_a_batch_is_sent_in_several(
+def test_questions_too_large_for_one_batch_are_sent_in_several(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vtune_batches, "MOST_QUESTIONS", 2)
@@ -152,7 +152,7 @@ def test_what_is_too_large_for_a_batch_is_sent_in_several(
     assert (found, lines(server)) == (list("012345"), [1] * 5)
 
 
-def test_a_batch_of_another_endpoint_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_batch_at_another_endpoint_is_not_awaited(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     one = {"file": "file_7", "batch": "batch_7", "questions": 1, "held": {"input": 1, "output": 1}}
     state.write_text(json.dumps({"batches": [one], "of": "http://elsewhere/v1, model other"}))
@@ -164,7 +164,7 @@ def test_a_batch_of_another_endpoint_is_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("killed", ["_ended", "_begun"])
-def test_a_batch_that_was_under_way_when_a_run_was_killed_is_waited_for_and_not_sent_again(
+def test_a_batch_in_progress_when_a_run_was_killed_is_awaited_not_resent(
     killed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, cache = tmp_path / "state.json", tmp_path / "judge.jsonl"
@@ -200,7 +200,7 @@ def test_a_batch_that_was_under_way_when_a_run_was_killed_is_waited_for_and_not_
     assert not state.exists()
 
 
-def test_a_batch_that_was_never_begun_is_sent_again(tmp_path: Path) -> None:
+def test_a_batch_that_was_never_created_is_sent_again(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     with serve_batches(shouts) as server:
         one = {"file": "file_9", "batch": None, "questions": 2, "held": {"input": 1, "output": 1}}
@@ -210,7 +210,7 @@ def test_a_batch_that_was_never_begun_is_sent_again(tmp_path: Path) -> None:
     assert (found, lines(server)) == (["ONE", "TWO", "THREE"], [2])
 
 
-def test_a_batch_that_the_endpoint_knows_no_more_is_said_and_sent_again(
+def test_a_batch_lost_by_the_endpoint_is_reported_and_sent_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     state = tmp_path / "state.json"
@@ -223,7 +223,7 @@ def test_a_batch_that_the_endpoint_knows_no_more_is_said_and_sent_again(
     assert not state.exists()
 
 
-def test_replies_that_a_killed_run_has_kept_are_not_counted_twice(
+def test_replies_saved_by_a_killed_run_are_not_counted_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, cache = tmp_path / "state.json", tmp_path / "judge.jsonl"
@@ -250,7 +250,7 @@ def test_replies_that_a_killed_run_has_kept_are_not_counted_twice(
         ({"left_out": 1}, "ended as completed without a reply: line 1 failed"),
     ],
 )
-def test_a_batch_without_a_reply_is_said_and_nothing_is_asked_alone(
+def test_a_batch_without_replies_is_reported_and_nothing_is_asked_alone(
     more: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
     with serve_batches(shouts, **more) as server:
@@ -261,7 +261,7 @@ def test_a_batch_without_a_reply_is_said_and_nothing_is_asked_alone(
         assert not (tmp_path / "state.json").exists()
 
 
-def test_an_endpoint_without_batches_is_said(tmp_path: Path) -> None:
+def test_an_endpoint_without_batches_is_reported(tmp_path: Path) -> None:
     with serve_batches(shouts) as server:
         server.none = True
         found, _ = asked(server, tmp_path / "state.json")
@@ -272,7 +272,7 @@ def test_an_endpoint_without_batches_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "state.json").exists()
 
 
-def test_of_a_batch_that_expires_what_was_answered_is_kept_and_the_rest_is_said(tmp_path: Path) -> None:
+def test_an_expired_batch_keeps_its_replies_and_reports_the_rest(tmp_path: Path) -> None:
     def all_but_three(body: dict[str, Any]) -> str | int:
         return 429 if "three" in str(body) else shouts(body)
 
@@ -285,7 +285,7 @@ def test_of_a_batch_that_expires_what_was_answered_is_kept_and_the_rest_is_said(
 
 
 @pytest.mark.parametrize("differ", [True, False])
-def test_a_question_with_two_replies_in_a_batch_is_asked_again_where_they_differ(
+def test_a_question_with_two_different_replies_in_a_batch_is_asked_again(
     differ: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched = vtune_batches.Batches._lines_of
@@ -306,7 +306,7 @@ def test_a_question_with_two_replies_in_a_batch_is_asked_again_where_they_differ
     assert none == ([2 * next(row["input"] for row in rows if row["reply"])] if differ else [])
 
 
-def test_few_questions_that_a_batch_leaves_out_are_asked_alone(tmp_path: Path) -> None:
+def test_a_few_questions_missing_from_a_batch_are_asked_alone(tmp_path: Path) -> None:
     with serve_batches(shouts, left_out=2) as server:
         found, facts = asked(server, tmp_path / "state.json")
     assert found == ["ONE", "TWO", "THREE"]
@@ -317,12 +317,12 @@ def test_few_questions_that_a_batch_leaves_out_are_asked_alone(tmp_path: Path) -
 
     with serve_batches(refuses) as server:
         found, _ = asked(server, tmp_path / "state.json")
-    assert isinstance(found[2], NoVerdict)  # as without a batch
+    assert isinstance(found[2], NoVerdict)  # the same as without a batch
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_a_budget_is_kept_and_what_it_left_out_goes_into_the_next_batch(counts: bool, tmp_path: Path) -> None:
-    # A question may take 80 tokens at most: its bytes, what a template puts around it, and the reply.
+def test_a_budget_is_kept_and_deferred_questions_go_into_the_next_batch(counts: bool, tmp_path: Path) -> None:
+    # A question may take at most 80 tokens: its bytes, the chat template's tokens, and the reply.
     questions: list[Question] = [(Prompt("", f"{number:08d}"), ()) for number in range(9)]
     most = 8 + 64 + 8
     with serve_batches(shouts, counts=counts) as server:
@@ -332,14 +332,14 @@ def test_a_budget_is_kept_and_what_it_left_out_goes_into_the_next_batch(counts: 
     spent = facts["input_tokens"] + facts["output_tokens"]
     assert spent <= 4 * most
     answered = sum(isinstance(one, str) for one in found)
-    if counts:  # what replies really take is less, so more fit
+    if counts:  # the replies' actual usage is lower, so more fit
         assert (answered, lines(server)) == (9, [3, 3, 2])
     else:
         assert (answered, lines(server)) == (4, [3])
         assert "may exceed the budget" in str(found[-1])
 
 
-def test_a_budget_counts_a_batch_of_before_whose_replies_say_nothing_of_tokens(
+def test_a_budget_counts_an_earlier_batch_without_token_usage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, cache = tmp_path / "state.json", tmp_path / "judge.jsonl"
@@ -361,7 +361,7 @@ def test_a_budget_counts_a_batch_of_before_whose_replies_say_nothing_of_tokens(
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"of": 1', '{"of": "URL, model judge", "batches": [{"file": 1}]}']
 )
-def test_a_file_that_names_no_batch_is_said_with_what_to_do(text: str, tmp_path: Path) -> None:
+def test_a_file_without_a_batch_id_is_reported_with_a_fix(text: str, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     with serve_batches(shouts) as server:
         state.write_text(text.replace("URL", server.url))

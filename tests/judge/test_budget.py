@@ -1,4 +1,4 @@
-"""What asking costs: a limit holds before it is exceeded, and what was spent outlives a session."""
+"""The cost of questions: a limit is never exceeded, and spending is remembered across sessions."""
 
 import asyncio
 import json
@@ -31,12 +31,12 @@ def asked(judge: FakeJudge, purse: Purse, cache: Path | None, *texts: str, **cha
     return asyncio.run(all_of_them())
 
 
-def test_tokens_cost_what_the_user_says() -> None:
+def test_token_prices_are_set_by_the_user() -> None:
     tokens = Tokens(input=1_000_000, cached=400_000, output=100_000)
     assert tokens.cost(PRICES) == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1 * 8)
 
 
-def test_a_request_is_let_through_where_all_of_it_fits() -> None:
+def test_a_request_is_allowed_only_if_all_of_it_fits() -> None:
     purse = Purse(Budget(tokens=AROUND + 4 + 10), None)
     held = purse.hold(["äö"], 0, 10)
     assert held == Tokens(input=AROUND + 4, output=10)
@@ -49,7 +49,7 @@ def test_a_request_is_let_through_where_all_of_it_fits() -> None:
     assert Purse(Budget(tokens=PICTURE + AROUND + 1), None).hold([""], 1, 1).input == PICTURE + AROUND
 
 
-def test_who_may_spend_no_more_is_told_what_was_spent_and_what_the_next_may_take() -> None:
+def test_an_exhausted_budget_reports_spending_and_the_next_requests_cost() -> None:
     purse = Purse(Budget(tokens=200, money=1.0), PRICES)
     purse.spent.add(Tokens(input=90, output=10))
     purse.hold(["12"], 0, 4)
@@ -67,7 +67,7 @@ def test_who_may_spend_no_more_is_told_what_was_spent_and_what_the_next_may_take
         purse.hold([""], 0, 308_600_000)
 
 
-def test_money_is_counted_as_if_nothing_were_cached() -> None:
+def test_cost_is_counted_as_if_nothing_were_cached() -> None:
     limit = (AROUND + 6) * 2 / 1e6 + 10 * 8 / 1e6
     assert Purse(Budget(money=limit * 1.001), PRICES).hold(["123456"], 0, 10)
     with pytest.raises(OverBudget, match="USD"):
@@ -81,7 +81,7 @@ def test_money_is_counted_as_if_nothing_were_cached() -> None:
         st.tuples(st.integers(0, 300), st.integers(1, 300), st.floats(0, 1), st.booleans()), max_size=20
     ),
 )
-def test_a_limit_is_never_exceeded_whatever_is_under_way(
+def test_a_limit_is_never_exceeded_by_concurrent_requests(
     limit: int, money: float, requests: list[tuple[int, int, float, bool]]
 ) -> None:
     purse = Purse(Budget(tokens=limit, money=money), PRICES)
@@ -98,7 +98,7 @@ def test_a_limit_is_never_exceeded_whatever_is_under_way(
     assert purse.spent.cost(PRICES) <= money * (1 + 1e-9)
 
 
-def test_what_was_spent_is_remembered_with_the_replies(tmp_path: Path) -> None:
+def test_spending_is_remembered_with_the_replies(tmp_path: Path) -> None:
     cache = tmp_path / "replies.jsonl"
     with serve("yes") as judge:
         purse = Purse(EMPTY, PRICES)
@@ -130,7 +130,7 @@ def test_an_empty_reply_is_paid_for_and_not_kept(tmp_path: Path) -> None:
     assert again.spent == Tokens(20, 0, 10)
 
 
-def test_a_failed_request_gives_back_what_was_set_aside() -> None:
+def test_a_failed_request_releases_its_reservation() -> None:
     with serve(500) as judge:
         purse = Purse(Budget(tokens=100), None)
         errors = asked(judge, purse, None, "one", "two", concurrency=1, retries=0)
@@ -139,7 +139,7 @@ def test_a_failed_request_gives_back_what_was_set_aside() -> None:
     assert len(judge.requests) == 2
 
 
-def test_a_request_that_is_never_answered_counts_as_all_that_was_set_aside(tmp_path: Path) -> None:
+def test_an_unanswered_request_counts_in_full(tmp_path: Path) -> None:
     cache = tmp_path / "replies.jsonl"
     with serve("late", delay_s=0.4) as judge:
         purse = Purse(EMPTY, None)
@@ -157,7 +157,7 @@ def test_a_request_that_is_never_answered_counts_as_all_that_was_set_aside(tmp_p
     assert (type(error), nobody.spent) == (NoReply, Tokens())
 
 
-def test_an_answer_that_came_broken_counts_as_all_that_was_set_aside_beside_the_one_that_followed(
+def test_a_broken_answer_counts_in_full_in_addition_to_the_retry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vtune.judge.completions.FIRST_WAIT_S", 0.0)
@@ -180,7 +180,7 @@ def test_an_answer_that_came_broken_counts_as_all_that_was_set_aside_beside_the_
     assert read_kept(cache).spent == purse.spent
 
 
-def test_an_answer_that_came_broken_is_not_asked_for_again_beyond_the_budget(tmp_path: Path) -> None:
+def test_a_broken_answer_is_not_retried_beyond_the_budget(tmp_path: Path) -> None:
     class Handler(JsonHandler):
         def post(self) -> None:
             self.reply("<html>")
@@ -196,13 +196,13 @@ def test_questions_beyond_the_budget_are_not_sent() -> None:
     with serve("yes") as judge:
         purse = Purse(Budget(tokens=2 * (AROUND + 3 + 8) - 1), None)
         found = asked(judge, purse, None, "one", "two", "six", concurrency=1)
-    # A reply of 15 tokens makes room for the next question, as long as it lasts.
+    # Replies of only 15 tokens leave room for a further question, until the budget is used up.
     assert found[:2] == ["yes", "yes"]
     assert purse.spent.input + purse.spent.output <= 2 * (AROUND + 3 + 8) - 1
     assert len(judge.requests) == sum(one == "yes" for one in found)
 
 
-def test_an_endpoint_keeps_its_own_budget_over_the_sessions_of_a_file(tmp_path: Path) -> None:
+def test_an_endpoint_keeps_its_budget_across_sessions_of_a_file(tmp_path: Path) -> None:
     cache, limit = tmp_path / "replies.jsonl", {"budget": {"tokens": AROUND + 3 + 8 + 14}}
 
     async def ask(judge: FakeJudge, text: str) -> tuple[str, dict[str, Any]]:
@@ -212,7 +212,7 @@ def test_an_endpoint_keeps_its_own_budget_over_the_sessions_of_a_file(tmp_path: 
     with serve("yes") as judge:
         said, facts = asyncio.run(ask(judge, "one"))
         assert (said, facts["model"], facts["input_tokens"]) == ("yes", "judge", 10)
-        assert asyncio.run(ask(judge, "one"))[0] == "yes"  # costs nothing
+        assert asyncio.run(ask(judge, "one"))[0] == "yes"  # from the cache, so it costs nothing
         with pytest.raises(OverBudget, match=r"raise `budget.tokens`|may exceed"):
             asyncio.run(ask(judge, "two"))
     assert len(judge.requests) == 1

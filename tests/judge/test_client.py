@@ -52,7 +52,7 @@ def test_the_question_and_the_pictures_are_sent_and_nothing_else() -> None:
     assert image["image_url"]["url"].startswith("data:image/png;base64,")
 
 
-def test_of_the_replies_in_memory_the_oldest_goes_first() -> None:
+def test_the_oldest_reply_in_memory_is_dropped_first() -> None:
     prompts = [replace(PROMPT, text=text) for text in ("a", "b", "c", "b", "a")]
 
     async def story(judge: FakeJudge) -> None:
@@ -70,7 +70,7 @@ def test_of_the_replies_in_memory_the_oldest_goes_first() -> None:
     ]
 
 
-def test_a_busy_judge_is_asked_again() -> None:
+def test_a_busy_judge_is_retried() -> None:
     with serve(503, 429, "1") as judge:
         assert ask(judge, PROMPT) == ["1"]
     assert len(judge.requests) == 3
@@ -83,14 +83,14 @@ def test_a_judge_that_stays_down_is_a_service_error() -> None:
     assert len(judge.requests) == 3
 
 
-def test_a_request_that_is_wrong_is_not_sent_again() -> None:
+def test_an_invalid_request_is_not_retried() -> None:
     with serve(400) as judge:
         (error,) = ask(judge, PROMPT)
     assert isinstance(error, ServiceError)
     assert len(judge.requests) == 1
 
 
-def test_no_judge_at_all_and_a_slow_one_are_service_errors() -> None:
+def test_a_missing_and_a_slow_judge_are_service_errors() -> None:
     with serve("1", delay_s=0.5) as judge:
         (slow,) = ask(judge, PROMPT, timeout_s=0.05, retries=0)
     (gone,) = ask(judge, PROMPT, retries=0)
@@ -98,7 +98,7 @@ def test_no_judge_at_all_and_a_slow_one_are_service_errors() -> None:
     assert isinstance(gone, ServiceError)
 
 
-def test_an_empty_reply_is_no_verdict_and_the_remedy_is_named() -> None:
+def test_an_empty_reply_is_not_a_verdict_and_comes_with_a_fix() -> None:
     with serve("") as judge:
         (error,) = ask(judge, PROMPT)
     assert isinstance(error, NoVerdict)
@@ -107,7 +107,7 @@ def test_an_empty_reply_is_no_verdict_and_the_remedy_is_named() -> None:
 
 
 def reasons(request: dict[str, Any]) -> str | tuple[int, dict[str, Any]]:
-    """As OpenAI's API answers for the GPT-5 family."""
+    """Answer as OpenAI's API does for the GPT-5 family."""
     if "max_tokens" in request:
         message = (
             "Unsupported parameter: 'max_tokens' is not supported with this model. "
@@ -123,7 +123,7 @@ def reasons(request: dict[str, Any]) -> str | tuple[int, dict[str, Any]]:
     return "1"
 
 
-def test_a_model_that_reasons_is_asked_in_its_own_terms_after_it_has_said_so_once() -> None:
+def test_a_reasoning_model_gets_its_own_parameters_after_one_refusal() -> None:
     others = [replace(PROMPT, text=str(number)) for number in range(3)]
     with serve(reasons) as judge:
         assert ask(judge, PROMPT, concurrency=1) == ["1"]
@@ -135,7 +135,7 @@ def test_a_model_that_reasons_is_asked_in_its_own_terms_after_it_has_said_so_onc
     assert not {"max_tokens", "temperature"} & set(judge.requests[-1])
 
 
-def test_many_first_questions_at_once_all_get_through() -> None:
+def test_many_concurrent_first_questions_all_succeed() -> None:
     with serve(reasons, delay_s=0.02) as judge:
         assert ask(judge, *[replace(PROMPT, text=str(n)) for n in range(8)], concurrency=8) == ["1"] * 8
 
@@ -147,7 +147,7 @@ def test_many_first_questions_at_once_all_get_through() -> None:
         ({"message": "max_tokens is not supported, use max_completion_tokens"}, "max_tokens"),
     ],
 )
-def test_servers_that_name_no_parameter_are_understood_by_their_message(
+def test_a_refused_parameter_is_recognised_from_the_message_alone(
     error: dict[str, Any], refused: str
 ) -> None:
     with serve((400, error), "1") as judge:
@@ -164,7 +164,7 @@ def test_servers_that_name_no_parameter_are_understood_by_their_message(
         {"message": "image_url is not supported by this model", "param": "messages"},
     ],
 )
-def test_a_setting_that_is_wrong_is_an_error_and_not_left_out(error: dict[str, Any]) -> None:
+def test_an_invalid_setting_is_an_error_and_not_dropped(error: dict[str, Any]) -> None:
     with serve((400, error), "1") as judge:
         (failed,) = ask(judge, PROMPT)
     assert isinstance(failed, ServiceError)
@@ -209,7 +209,7 @@ def test_an_empty_reply_is_asked_for_once_more() -> None:
     assert len(judge.requests) == 2
 
 
-def test_what_could_not_be_read_is_asked_again_by_a_later_session_and_not_by_this_one(tmp_path: Path) -> None:
+def test_an_unreadable_reply_is_asked_again_only_in_a_later_session(tmp_path: Path) -> None:
     async def levels(judge: FakeJudge) -> list[str | None]:
         async with JudgeClient(judge.endpoint(), cache=tmp_path / "judge.jsonl") as client:
             found: list[str | None] = []
@@ -227,10 +227,10 @@ def test_what_could_not_be_read_is_asked_again_by_a_later_session_and_not_by_thi
         assert len(judge.requests) == 3
         assert asyncio.run(levels(judge)) == ["partial", "partial"]
     assert len(judge.requests) == 3
-    assert len((tmp_path / "judge.jsonl").read_text().splitlines()) == 5  # three replies, two of them dropped
+    assert len((tmp_path / "judge.jsonl").read_text().splitlines()) == 5  # three replies and two removals
 
 
-def test_a_judge_that_is_down_is_no_matter_of_the_question() -> None:
+def test_a_judge_that_is_down_is_not_blamed_on_the_question() -> None:
     for status in (401, 404, 503):
         with serve(status) as judge:
             error = ask_level(judge, retries=0)
@@ -241,9 +241,7 @@ def test_a_judge_that_is_down_is_no_matter_of_the_question() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_the_remedy_for_a_key_that_is_refused_is_another_key(
-    status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fix_for_a_refused_key_is_another_key(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "wrong")
     with serve(status) as judge:
         error = ask_level(judge, api_key_env="JUDGE_KEY")
@@ -254,7 +252,7 @@ def test_the_remedy_for_a_key_that_is_refused_is_another_key(
     assert nameless.fix == "name the environment variable that holds its key as api_key_env"
 
 
-def test_after_many_failures_questions_get_one_attempt() -> None:
+def test_after_many_failures_each_question_gets_one_attempt() -> None:
     prompts = [Prompt("", str(number)) for number in range(6)]
     with serve(503) as judge:
         answers = ask(judge, *prompts, concurrency=1, retries=2)
@@ -262,7 +260,7 @@ def test_after_many_failures_questions_get_one_attempt() -> None:
     assert len(judge.requests) == 3 + 5
 
 
-def test_a_refused_question_does_not_make_the_judge_count_as_down() -> None:
+def test_a_refused_question_does_not_count_as_a_failing_judge() -> None:
     prompts = [Prompt("", str(number)) for number in range(4)]
     with serve(400, 404, 422, 503, 503, "1") as judge:
         answers = ask(judge, *prompts, concurrency=1, retries=2)
@@ -270,27 +268,27 @@ def test_a_refused_question_does_not_make_the_judge_count_as_down() -> None:
     assert len(judge.requests) == 6
 
 
-def test_a_judge_too_busy_for_many_questions_counts_as_down() -> None:
+def test_a_judge_that_is_busy_for_many_questions_counts_as_down() -> None:
     prompts = [Prompt("", str(number)) for number in range(3)]
     with serve(429) as judge:
         ask(judge, *prompts, concurrency=1, retries=2)
     assert len(judge.requests) == 3 + 2
 
 
-def test_the_same_question_is_sent_once_while_it_is_under_way() -> None:
+def test_the_same_question_is_sent_once_while_in_progress() -> None:
     with serve("1", delay_s=0.05) as judge:
         assert ask(judge, PROMPT, PROMPT, PROMPT) == ["1"] * 3
     assert len(judge.requests) == 1
 
 
-def test_no_more_requests_than_allowed_are_under_way() -> None:
+def test_concurrent_requests_stay_within_the_limit() -> None:
     prompts = [Prompt("", str(number)) for number in range(8)]
     with serve("1", delay_s=0.03) as judge:
         assert ask(judge, *prompts, concurrency=2) == ["1"] * 8
     assert judge.most_at_once == 2
 
 
-def test_replies_outlive_the_run_in_the_cache_but_failures_do_not(tmp_path: Path) -> None:
+def test_replies_but_not_failures_are_cached_across_runs(tmp_path: Path) -> None:
     cache = tmp_path / "judge" / "replies.jsonl"
     with serve(400, "1", "0.5") as judge:
         (error,) = ask(judge, PROMPT, cache=cache)
@@ -301,7 +299,7 @@ def test_replies_outlive_the_run_in_the_cache_but_failures_do_not(tmp_path: Path
     assert len(judge.requests) == 3
 
 
-def test_a_cache_cut_short_by_a_kill_is_mended_and_a_broken_one_is_named(tmp_path: Path) -> None:
+def test_a_cache_truncated_by_a_kill_is_repaired_and_a_broken_one_reported(tmp_path: Path) -> None:
     cache = tmp_path / "replies.jsonl"
     cache.write_text('{"key": "a", "reply": "1"}\n{"key": "b", "re')
     with serve("0") as judge:
@@ -311,11 +309,11 @@ def test_a_cache_cut_short_by_a_kill_is_mended_and_a_broken_one_is_named(tmp_pat
             cache.write_bytes(b'{"key": "a", "reply": "1"}\n' + nonsense + b"\n")
             with pytest.raises(DataError, match=r"replies\.jsonl:2") as broken:
                 ask(judge, PROMPT, cache=cache)
-            # And not the file: all else in it was paid for.
+            # Only the line, not the file: everything else in it was paid for.
             assert broken.value.fix.startswith("remove the line")
 
 
-def test_a_key_that_is_not_set_is_an_error_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_not_set_is_a_recipe_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JUDGE_KEY", raising=False)
     with serve("1") as judge:
         with pytest.raises(RecipeError, match="JUDGE_KEY"):
@@ -324,7 +322,7 @@ def test_a_key_that_is_not_set_is_an_error_of_the_recipe(monkeypatch: pytest.Mon
         assert ask(judge, PROMPT, api_key_env="JUDGE_KEY") == ["1"]
 
 
-def test_a_picture_that_cannot_be_read_is_an_error_of_the_data() -> None:
+def test_an_unreadable_picture_is_a_data_error() -> None:
     async def story(client: JudgeClient) -> None:
         async with client:
             await client.ask(PROMPT, [Picture(b"no picture")])
@@ -334,7 +332,7 @@ def test_a_picture_that_cannot_be_read_is_an_error_of_the_data() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "abc\n", "a b", "schl\u00fcssel"])
-def test_a_key_that_no_header_can_hold_is_refused_before_anything_is_sent(
+def test_a_key_that_does_not_fit_a_header_is_refused_before_sending(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JUDGE_KEY", key)
@@ -355,7 +353,7 @@ def test_a_key_that_no_header_can_hold_is_refused_before_anything_is_sent(
         "http://a b",
     ],
 )
-def test_a_url_that_cannot_be_asked_is_refused_with_the_recipe(url: str) -> None:
+def test_an_unusable_url_is_refused_with_the_recipe(url: str) -> None:
     with pytest.raises(ValidationError, match="is no URL that can be asked: write http://HOST:PORT/v1"):
         FakeJudge([]).endpoint(base_url=url)
 
@@ -390,7 +388,7 @@ def test_a_password_in_a_url_is_refused_and_never_repeated(tmp_path: Path) -> No
     ],
     ids=["cut in its thoughts", "thoughts apart", "no choice", "empty"],
 )
-def test_what_was_not_read_says_why_and_what_to_do(choices: list[Any], said: str, fix: str) -> None:
+def test_an_unread_verdict_says_why_and_what_to_do(choices: list[Any], said: str, fix: str) -> None:
     class Handler(JsonHandler):
         def post(self) -> None:
             self.body()

@@ -1,4 +1,4 @@
-"""Bodies of status 200 that are not completions, or have another form than OpenAI's."""
+"""Bodies with status 200 that are not completions, or differ from OpenAI's form."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from vtune.judge.completions import Completions, NoAnswer, NoReply, NoVerdict
 
 
 def asked(body: Any, kind: str = "application/json") -> Completed:
-    """What is made of the only reply of an endpoint."""
+    """The client's result for an endpoint's only reply."""
 
     class Handler(JsonHandler):
         def post(self) -> None:
@@ -26,7 +26,7 @@ def asked(body: Any, kind: str = "application/json") -> Completed:
 def answer_of(
     handler: type[JsonHandler], *, retries: int = 0, lost: Callable[[], object] = bool, **settings: Any
 ) -> Completed:
-    """What is made of the replies of an endpoint to one question."""
+    """The client's result for an endpoint's replies to one question."""
 
     async def story(port: int) -> Completed:
         client = Completions(
@@ -66,7 +66,7 @@ def with_message(message: Any, **choice: Any) -> dict[str, Any]:
         pytest.param(with_message({"content": 7}), "application/json", "`content`", id="a number"),
     ],
 )
-def test_a_body_that_is_no_completion_is_no_reply_and_says_why(body: Any, kind: str, why: str) -> None:
+def test_a_body_that_is_not_a_completion_is_an_error_that_says_why(body: Any, kind: str, why: str) -> None:
     with pytest.raises(NoAnswer) as error:
         asked(body, kind)
     assert "status 200" in error.value.what
@@ -78,7 +78,7 @@ CUT, PAGE = json.dumps(completion("1"))[:35], "<html>Bad gateway</html>"
 
 
 def in_turn(*replies: tuple[int, Any]) -> type[JsonHandler]:
-    """An endpoint that gives these statuses and bodies, each once."""
+    """An endpoint that returns these statuses and bodies, each once."""
     left = iter(replies)
 
     class Handler(JsonHandler):
@@ -97,7 +97,7 @@ def in_turn(*replies: tuple[int, Any]) -> type[JsonHandler]:
         pytest.param([(500, {}), (200, CUT), (429, {}), (200, completion("1"))], 3, 1, id="among others"),
     ],
 )
-def test_a_broken_body_is_asked_for_again_as_after_a_status_of_500(
+def test_a_broken_body_is_retried_like_a_status_of_500(
     replies: list[tuple[int, Any]], retries: int, lost: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vtune.judge.completions.FIRST_WAIT_S", 0.0)
@@ -108,7 +108,7 @@ def test_a_broken_body_is_asked_for_again_as_after_a_status_of_500(
         answer_of(in_turn(*replies), retries=retries - 1)
 
 
-def test_a_body_that_stays_broken_is_no_reply_and_its_refusals_are_no_attempts(
+def test_a_body_that_stays_broken_fails_and_refused_parameters_are_not_attempts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("vtune.judge.completions.FIRST_WAIT_S", 0.0)
@@ -135,11 +135,11 @@ def test_a_body_that_stays_broken_is_no_reply_and_its_refusals_are_no_attempts(
     ],
     ids=["parts", "half a surrogate pair", "thoughts alone"],
 )
-def test_a_message_is_its_text(message: Any, text: str) -> None:
+def test_a_message_is_read_as_text(message: Any, text: str) -> None:
     assert asked(json.dumps(with_message({"content": message}))).text == text
 
 
-def test_a_completion_may_leave_out_what_is_not_needed() -> None:
+def test_a_completion_may_omit_unneeded_fields() -> None:
     body = {"choices": [{"message": {"content": "42"}}], "usage": {"prompt_tokens": "10"}}
     found = asked(body)
     assert (found.text, found.finish, found.model) == ("42", "stop", "m")
@@ -153,11 +153,11 @@ REFUSALS = {
     "FastAPI": (422, {"detail": [DETAIL]}),
     "a text": (400, {"error": "Unrecognized request argument supplied: seed"}),
 }
-"""Status and body, in which `seed` is refused."""
+"""Name -> status and body that refuse `seed`."""
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_is_read_in_whatever_form_it_comes(name: str) -> None:
+def test_a_refusal_is_read_in_every_form(name: str) -> None:
     class Handler(JsonHandler):
         def post(self) -> None:
             if b"seed" in self.body():

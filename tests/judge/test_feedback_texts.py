@@ -13,7 +13,7 @@ CALLS = tuple(
 
 
 def told(first: str, second: str) -> Trajectory:
-    """Two turns: in the first three calls, of which two show a picture, in the second one."""
+    """Two turns: the first with three calls, two of which show a picture, and the second with one call."""
     turns = (
         Message("user", "<image>Which?", (0,)),
         Message("assistant", "I look."),
@@ -34,12 +34,12 @@ def told(first: str, second: str) -> Trajectory:
         ("<image><image>", "<image>", set()),
     ],
 )
-def test_verdicts_are_read_where_the_policy_was_told(first: str, second: str, called: set[int]) -> None:
+def test_verdicts_are_read_from_the_feedback_to_the_policy(first: str, second: str, called: set[int]) -> None:
     assert called_unhelpful(told(first, second)) == called
 
 
-def test_where_nobody_knows_whose_a_verdict_is_none_is_taken() -> None:
+def test_a_verdict_that_fits_several_calls_is_ignored() -> None:
     assert called_unhelpful(told(UNHELPFUL, UNHELPFUL)) == {3}
-    # What the policy itself writes is no verdict.
+    # Text by the policy itself is not a verdict.
     silent = told("", "")
     assert called_unhelpful(replace(silent, messages=silent.messages[:2])) == set()

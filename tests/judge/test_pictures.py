@@ -22,7 +22,7 @@ def encode(image: Image.Image, kind: str = "PNG", **options: int) -> Picture:
 
 @pytest.fixture
 def photo() -> Image.Image:
-    """A landscape of gradients with a few hard edges."""
+    """Smooth gradients with a few hard edges."""
     image = Image.radial_gradient("L").resize((203, 101)).convert("RGB")
     draw = ImageDraw.Draw(image)
     draw.rectangle((30, 30, 80, 60), fill="orange")
@@ -31,7 +31,7 @@ def photo() -> Image.Image:
 
 
 @pytest.mark.parametrize("quality", [50, 75, 95])
-def test_a_copy_encoded_anew_is_the_same_picture(photo: Image.Image, quality: int) -> None:
+def test_a_re_encoded_copy_is_the_same_picture(photo: Image.Image, quality: int) -> None:
     assert same_picture(encode(photo), encode(photo, "JPEG", quality=quality))
     assert same_picture(encode(photo), encode(photo.convert("RGBA")))
 
@@ -49,7 +49,7 @@ def test_a_changed_picture_is_not_the_same(photo: Image.Image) -> None:
         assert not same_picture(encode(photo), encode(other))
 
 
-def test_a_sharpened_picture_is_another_one_and_one_encoded_anew_is_not() -> None:
+def test_a_sharpened_picture_differs_and_a_re_encoded_one_does_not() -> None:
     scene = Image.fromarray(SCENE)
     whole = (0, 0, *scene.size)
     for quality in (50, 75, 95):
@@ -76,7 +76,7 @@ def test_a_crop_shows_its_region_at_any_size(photo: Image.Image, size: tuple[int
 
 
 @pytest.mark.parametrize("colour", ["red", "yellow", "lime", "blue", "black", "white"])
-def test_a_frame_of_two_pixels_is_a_change_in_every_colour(photo: Image.Image, colour: str) -> None:
+def test_a_two_pixel_frame_of_any_colour_is_a_change(photo: Image.Image, colour: str) -> None:
     marked = photo.copy()
     ImageDraw.Draw(marked).rectangle((60, 40, 140, 80), outline=colour, width=2)
     assert not shows_unchanged(encode(marked), encode(photo), (0, 0, *photo.size))
@@ -84,7 +84,7 @@ def test_a_frame_of_two_pixels_is_a_change_in_every_colour(photo: Image.Image, c
     assert not shows_unchanged(encode(twice), encode(photo), (0, 0, *photo.size))
 
 
-def test_a_region_outside_of_the_picture_is_shown_by_nothing(photo: Image.Image) -> None:
+def test_a_region_outside_the_picture_is_never_shown(photo: Image.Image) -> None:
     assert not shows_unchanged(encode(photo), encode(photo), (500, 500, 600, 600))
     assert shows_unchanged(encode(photo), encode(photo), (-9, -9, 900, 900))
 
@@ -96,7 +96,7 @@ def test_a_flat_picture_is_compared_by_its_colour() -> None:
 
 @given(width=st.integers(1, 400), height=st.integers(1, 400))
 @settings(max_examples=40, deadline=None)
-def test_every_picture_is_sent_with_sides_that_judges_take(width: int, height: int) -> None:
+def test_every_picture_is_sent_in_a_size_that_judges_accept(width: int, height: int) -> None:
     sent = decoded(data_url(encode(Image.new("RGB", (width, height), "red"))))
     assert min(sent.size) >= 28
     assert max(sent.size) <= 100 * min(sent.size)
@@ -107,7 +107,9 @@ def test_every_picture_is_sent_with_sides_that_judges_take(width: int, height: i
     ("size", "sent"),
     [((1, 300), (30, 3000)), ((3000, 2), (3000, 30)), ((5, 7), (30, 42)), ((28, 28), (28, 28))],
 )
-def test_slivers_get_margins_and_specks_are_enlarged(size: tuple[int, int], sent: tuple[int, int]) -> None:
+def test_narrow_pictures_get_margins_and_tiny_ones_are_enlarged(
+    size: tuple[int, int], sent: tuple[int, int]
+) -> None:
     assert decoded(data_url(encode(Image.new("L", size)))).size == sent
 
 
@@ -115,7 +117,7 @@ def decoded(url: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(url.split(",")[1])))
 
 
-def test_a_picture_that_exif_turns_is_sent_as_the_policy_sees_it(photo: Image.Image) -> None:
+def test_a_picture_rotated_by_exif_is_sent_as_the_policy_sees_it(photo: Image.Image) -> None:
     exif, out = Image.Exif(), io.BytesIO()
     exif[ExifTags.Base.Orientation] = 6
     photo.save(out, "JPEG", exif=exif)
@@ -134,6 +136,6 @@ def test_a_picture_may_be_a_path(photo: Image.Image, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("picture", [Picture(), Picture(path="/nowhere/at/all.png"), Picture(b"no picture")])
-def test_what_cannot_be_read_is_an_error_of_the_data(picture: Picture) -> None:
+def test_an_unreadable_picture_file_is_a_data_error(picture: Picture) -> None:
     with pytest.raises(DataError):
         picture_size(picture)

@@ -1,4 +1,4 @@
-"""What judges write around their verdicts, and what is read in it."""
+"""Reading verdicts from the text that judges write around them."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from vtune.judge.replies import read_level, read_same, read_target
 
 
-def test_thoughts_that_do_not_end_hold_no_verdict() -> None:
+def test_unfinished_thoughts_give_no_verdict() -> None:
     cut = "<think>The crop may show it. Score: {}"
     assert read_level(cut.format("0.5")) is None
     assert read_target(cut.format("1")) is None
@@ -42,8 +42,8 @@ def test_thoughts_that_do_not_end_hold_no_verdict() -> None:
         ('It says "TRUE <think>". FALSE.', None),
     ],
 )
-def test_thoughts_are_no_verdict_and_a_quotation_is_no_thought(reply: str, same: bool | None) -> None:
-    """Some servers strip the tag in front of them; some judges quote answers with their tags."""
+def test_thoughts_are_not_verdicts_and_quotations_are_not_thoughts(reply: str, same: bool | None) -> None:
+    """Some servers strip the opening tag; some judges quote answers including their tags."""
     assert read_same(reply) is same
 
 
@@ -54,13 +54,13 @@ def test_thoughts_are_no_verdict_and_a_quotation_is_no_thought(reply: str, same:
         "0.25: it says Trier </think>1",
     ],
 )
-def test_a_number_is_not_turned_by_a_quotation_either(reply: str) -> None:
+def test_a_numeric_verdict_is_not_reversed_by_a_quotation(reply: str) -> None:
     assert read_target(reply) in (None, False)
     assert read_level(reply) in (None, "miss")
 
 
 @given(st.text() | st.text("01.25 :/-\nTRUEFALSEscore", max_size=60))
-def test_no_reply_of_a_judge_raises(reply: str) -> None:
+def test_no_judge_reply_raises(reply: str) -> None:
     assert read_level(reply) in (None, "full", "partial", "miss")
     assert read_target(reply) in (None, True, False)
     assert read_same(reply) in (None, True, False)
@@ -106,7 +106,7 @@ def test_no_reply_of_a_judge_raises(reply: str) -> None:
         ("<think>Score = 1 if it is there, 0.5 if partly.</think>0.25", "miss"),
     ],
 )
-def test_a_level_is_read_in_the_text_around_it(reply: str, level: str) -> None:
+def test_a_level_is_read_from_surrounding_text(reply: str, level: str) -> None:
     assert read_level(reply) == level
 
 
@@ -149,7 +149,7 @@ def test_a_level_is_read_in_the_text_around_it(reply: str, level: str) -> None:
         "I can\u2019t say 1",
     ],
 )
-def test_a_reply_that_weighs_levels_or_gives_none_is_unreadable(reply: str) -> None:
+def test_a_reply_with_several_levels_or_none_is_unreadable(reply: str) -> None:
     assert read_level(reply) is None
 
 
@@ -168,7 +168,7 @@ def test_a_reply_that_weighs_levels_or_gives_none_is_unreadable(reply: str) -> N
         ("0.5", None),
     ],
 )
-def test_a_label_is_one_digit_put_as_a_verdict(reply: str, label: bool | None) -> None:
+def test_a_label_is_a_single_digit_given_as_a_verdict(reply: str, label: bool | None) -> None:
     assert read_target(reply) is label
 
 
@@ -194,5 +194,5 @@ def test_a_label_is_one_digit_put_as_a_verdict(reply: str, label: bool | None) -
         ("yes", None),
     ],
 )
-def test_a_comparison_is_one_word_put_as_a_verdict(reply: str, same: bool | None) -> None:
+def test_a_comparison_is_a_single_word_given_as_a_verdict(reply: str, same: bool | None) -> None:
     assert read_same(reply) is same

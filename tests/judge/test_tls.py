@@ -7,7 +7,7 @@ import pytest
 from vtune.judge.tls import trusted
 
 
-def test_all_clients_have_one_context_that_believes_whom_a_client_of_its_own_would() -> None:
+def test_all_clients_share_a_context_with_the_default_certificates() -> None:
     found, own = trusted(), httpx2.create_ssl_context()
     assert trusted() is found
     assert (found.verify_mode, found.check_hostname) == (ssl.CERT_REQUIRED, True)
@@ -15,7 +15,7 @@ def test_all_clients_have_one_context_that_believes_whom_a_client_of_its_own_wou
     assert sorted(map(str, found.get_ca_certs())) == sorted(map(str, own.get_ca_certs()))
 
 
-def test_other_certificates_are_read_where_the_environment_names_them(
+def test_certificates_named_in_the_environment_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = trusted()

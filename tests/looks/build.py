@@ -1,4 +1,4 @@
-"""A picture with structure at all scales, and places in it."""
+"""A picture with structure at all scales, and regions in it."""
 
 import cv2
 import numpy as np
@@ -7,7 +7,7 @@ from vtune.looks.agreement import Pixels
 
 
 def scene(width: int = 480, height: int = 360, seed: int = 0) -> Pixels:
-    """Blotches of four sizes laid over each other, with hard edges, in colours: as busy as a photograph."""
+    """Overlaid coloured blotches of four sizes with hard edges: as busy as a photograph."""
     rng = np.random.default_rng(seed)
     total = np.zeros((height, width, 3), np.float32)
     for cells, weight in ((6, 1.0), (20, 0.7), (60, 0.5), (160, 0.3)):

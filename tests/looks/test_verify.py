@@ -1,4 +1,4 @@
-"""What honest enhancement keeps is verified; what shows nothing of a region never is."""
+"""Honestly enhanced crops are verified; pictures that show nothing of a region never are."""
 
 import itertools
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def covered(share: float) -> Change:
 
 
 def framed(picture: Pixels, rim: float) -> Pixels:
-    """All black but for a rim, as a share of the sides."""
+    """All black except for a rim, given as a share of the sides."""
     result = picture.copy()
     down, across = (round(rim * side) for side in picture.shape[:2])
     result[down:-down, across:-across] = 0
@@ -146,18 +146,18 @@ def checked(
 
 
 @pytest.mark.parametrize("change", HONEST)
-def test_what_honest_enhancement_keeps_is_verified(change: str) -> None:
+def test_an_honestly_enhanced_crop_is_verified(change: str) -> None:
     assert checked(HONEST[change](crop())).look == "verified"
 
 
 @pytest.mark.parametrize("change", HOSTILE)
-def test_what_shows_nothing_of_a_region_is_never_verified(change: str) -> None:
+def test_a_picture_that_shows_nothing_of_a_region_is_never_verified(change: str) -> None:
     assert checked(HOSTILE[change](crop())).look != "verified"
 
 
 @pytest.mark.parametrize("upright", [False, True])
 @pytest.mark.parametrize("length", [60, 140, 300])
-def test_a_strip_of_which_half_is_black_is_not_verified(length: int, upright: bool) -> None:
+def test_a_half_black_strip_is_not_verified(length: int, upright: bool) -> None:
     box = (100.0, 60.0, 112.0, 60.0 + length) if upright else (10.0, 100.0, 10.0 + length, 112.0)
     size = (round(box[2] - box[0]), round(box[3] - box[1]))
     whole = np.ascontiguousarray(crop(box))
@@ -183,7 +183,7 @@ def test_a_constant_picture_is_faked(change: str) -> None:
 
 
 @pytest.mark.parametrize("degrees", [7, 15, 90, 180])
-def test_a_turned_picture_is_verified_where_its_map_says_so(degrees: int) -> None:
+def test_a_rotated_picture_is_verified_if_its_map_is_rotated(degrees: int) -> None:
     picture = crop()
     height, width = picture.shape[:2]
     turn = np.vstack([cv2.getRotationMatrix2D((width / 2, height / 2), degrees, 1), [0, 0, 1]])
@@ -192,7 +192,7 @@ def test_a_turned_picture_is_verified_where_its_map_says_so(degrees: int) -> Non
     claim = onto(BOX, (width, height)) @ inverse(there)
     middle = (160.0, 110.0, 210.0, 160.0)
     assert checked(turned, claim, middle).look == "verified"
-    # A small turn is within what the register forgives.
+    # Registration tolerates a small rotation.
     assert degrees < 15 or checked(turned, box=middle).look != "verified"
 
 
@@ -207,14 +207,14 @@ def test_the_wrong_place_is_not_verified() -> None:
     assert checked(elsewhere).look != "verified"
 
 
-def test_a_tile_in_a_canvas_is_found_where_its_map_says() -> None:
+def test_a_tile_in_a_canvas_is_verified_where_its_map_places_it() -> None:
     canvas = np.zeros((400, 400, 3), np.uint8)
     canvas[50:160, 200:330] = crop()
     assert checked(canvas, onto(BOX, (130, 110)) @ moved(-200, -50)).look == "verified"
     assert checked(canvas, onto(BOX, (130, 110))).look != "verified"
 
 
-def test_the_size_that_the_policy_sees_decides_not_the_size_that_was_returned() -> None:
+def test_the_size_seen_by_the_policy_decides_not_the_returned_size() -> None:
     large = np.ascontiguousarray(enlarged(4)(crop()))
     size = (large.shape[1], large.shape[0])
     claim = onto(BOX, size)
@@ -222,7 +222,7 @@ def test_the_size_that_the_policy_sees_decides_not_the_size_that_was_returned() 
     assert check(SCENE, View(large, (9, 9)), claim, BOX).look == "illegible"
 
 
-def test_smooth_shading_is_known_by_its_very_pixels_and_never_called_faked() -> None:
+def test_smooth_shading_is_recognised_by_exact_pixels_and_never_called_faked() -> None:
     shaded = np.empty((448, 448, 3), np.uint8)
     shaded[..., 0] = np.linspace(60, 190, 448)[None, :]
     shaded[..., 1] = 119
@@ -233,7 +233,7 @@ def test_smooth_shading_is_known_by_its_very_pixels_and_never_called_faked() -> 
         assert check(shaded, view, onto(box, (56, 56)), box).look == look
 
 
-def test_a_plain_region_is_known_by_its_surroundings_its_colour_or_not_at_all() -> None:
+def test_a_plain_region_is_recognised_by_surroundings_or_colour_or_not_at_all() -> None:
     wall = SCENE.copy()
     wall[100:150, 150:210] = 90
     box = (150.0, 100.0, 210.0, 150.0)
@@ -262,7 +262,7 @@ def test_a_plain_region_is_known_by_its_surroundings_its_colour_or_not_at_all() 
     times=st.floats(0.7, 3),
     seed=st.integers(0, 3),
 )
-def test_any_crop_at_any_zoom_is_verified_and_its_blackened_copy_never(
+def test_any_crop_at_any_zoom_is_verified_and_never_its_blackened_copy(
     left: int, top: int, wide: int, high: int, times: float, seed: int
 ) -> None:
     source = scene(seed=seed)
@@ -283,14 +283,16 @@ NUMBERS = st.floats(-50, 50) | st.sampled_from(
     numbers=st.lists(NUMBERS, min_size=6, max_size=6) | st.lists(NUMBERS, min_size=9, max_size=9),
     size=st.tuples(*[st.integers(1, 200)] * 2),
 )
-def test_no_claim_breaks_the_check_and_noise_earns_none(numbers: list[float], size: tuple[int, int]) -> None:
+def test_no_claim_crashes_the_check_and_noise_is_never_verified(
+    numbers: list[float], size: tuple[int, int]
+) -> None:
     claim = map_of(numbers)
     noise = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     if claim is not None:
         assert check(SCENE, View(noise, size), claim, BOX).look != "verified"
 
 
-def test_a_copy_is_known_at_a_glance_and_one_pixel_more_or_less_is_no_copy() -> None:
+def test_an_exact_copy_is_recognised_and_one_pixel_off_is_not_a_copy() -> None:
     assert checked(crop()).why == "pixel by pixel"
     changed = crop()
     changed[0, 0] ^= 255
@@ -304,7 +306,7 @@ def test_a_copy_is_known_at_a_glance_and_one_pixel_more_or_less_is_no_copy() -> 
 
 
 def plate(text: str, levels: int, side: int = 200) -> Pixels:
-    """A plate of one colour with a text that is darker by some levels."""
+    """A plate of one colour with a text that is darker by a few grey levels."""
     pixels = np.full((side, side, 3), 150, np.uint8)
     cv2.putText(
         pixels, text, (side // 6, side * 3 // 4), 0, side / 50, (150 - levels,) * 3, max(1, side // 15)
@@ -313,7 +315,7 @@ def plate(text: str, levels: int, side: int = 200) -> Pixels:
 
 
 @pytest.mark.parametrize("size", [(6, 6), (8, 8), (9, 6), (400, 2), (2, 400), (200, 4)])
-def test_what_a_processor_enlarges_or_a_strip_stretches_is_illegible(size: tuple[int, int]) -> None:
+def test_an_enlarged_or_stretched_picture_is_illegible(size: tuple[int, int]) -> None:
     source = plate("83", 120)
     box = (0.0, 0.0, 200.0, 200.0)
     shown = np.asarray(cv2.resize(source, size, interpolation=cv2.INTER_AREA))
@@ -322,7 +324,7 @@ def test_what_a_processor_enlarges_or_a_strip_stretches_is_illegible(size: tuple
 
 
 @pytest.mark.parametrize("levels", [4, 6, 12])
-def test_a_blank_does_not_pass_for_a_region_with_something_faint_on_it(levels: int) -> None:
+def test_a_blank_picture_is_not_a_look_at_a_faint_region(levels: int) -> None:
     source = plate("7", levels)
     box = (0.0, 0.0, 200.0, 200.0)
     blank = np.full((200, 200, 3), 150, np.uint8)
@@ -331,7 +333,7 @@ def test_a_blank_does_not_pass_for_a_region_with_something_faint_on_it(levels: i
 
 
 @pytest.mark.parametrize("level", [0.6, 1.5])
-def test_a_faint_region_is_known_by_its_detail_and_not_by_its_colour_or_its_shading(level: float) -> None:
+def test_a_faint_region_is_recognised_by_detail_not_colour_or_shading(level: float) -> None:
     grain = np.random.default_rng(0).normal(0, level, (200, 200, 1))
     source = (np.linspace(120, 124, 200)[None, :, None] + grain).round().astype(np.uint8).repeat(3, axis=2)
     box = (40.0, 40.0, 140.0, 140.0)
@@ -364,7 +366,7 @@ def test_hatching_that_fades_on_a_coarser_grid_is_not_a_faint_region(size: int) 
 
 
 def hatched_plate() -> Pixels:
-    """A plain plate of 72 pixels with a hatched glyph, in the middle of the scene."""
+    """A plain plate of 72 pixels with a hatched glyph in the middle of the scene."""
     y, x = np.mgrid[:72, :72]
     glyph = (abs(x - 40) < 12) & (abs(y - 45) < 15) & ((abs(x - 40) > 7) | (abs(y - 45) < 3))
     shade = np.where(glyph, np.where((x + y) % 2, 110, -90), 0)
@@ -387,10 +389,10 @@ def outlined(picture: Pixels) -> Pixels:
 
 @pytest.mark.parametrize("change", [scatter, outlined])
 @pytest.mark.parametrize("seen", [(84, 84), (84, 112)])
-def test_hatching_that_was_made_plain_before_a_processor_shrank_it_is_verified(
+def test_hatching_made_visible_before_shrinking_is_verified(
     change: Change, seen: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a grid of 64 pixels for 72 the region itself has lost its hatching, and is not to be known by."""
+    """On a grid of 64 instead of 72 pixels the region itself loses its hatching and cannot be recognised."""
     source, box, wide = hatched_plate(), (150.0, 100.0, 222.0, 172.0), (140.0, 85.0, 240.0, 185.0)
     part = crop(wide, source)
     shuffled_part, framed_part = part.copy(), change(part).copy()
@@ -403,8 +405,8 @@ def test_hatching_that_was_made_plain_before_a_processor_shrank_it_is_verified(
     assert check(source, View(shown["honest"], seen), onto(wide, (100, 100)), box).look != "verified"
 
 
-def test_a_threshold_of_hatching_is_verified_where_the_claim_lies_between_pixels() -> None:
-    """Enlarged six times, and three pixels cut off each side: half a pixel, where hatching averages away."""
+def test_thresholded_hatching_is_verified_with_a_subpixel_claim() -> None:
+    """Enlarged sixfold with three pixels cut off each side, i.e. half a pixel, which averages hatching away."""
     plate = Image.fromarray(crop((150, 100, 222, 172), hatched_plate()))
     large = np.asarray(plate.resize((432, 432), Image.Resampling.BICUBIC))
     box = (150.5, 100.5, 221.5, 171.5)
@@ -414,8 +416,8 @@ def test_a_threshold_of_hatching_is_verified_where_the_claim_lies_between_pixels
         assert (found.look == "verified") is verified, found.why
 
 
-def test_what_was_brought_out_before_it_was_shrunk_is_not_lost_with_the_plain_picture() -> None:
-    """Sharpened, with its grey copy beside it, and shrunk to 5/6 across and 2/3 down."""
+def test_detail_enhanced_before_shrinking_does_not_count_as_lost() -> None:
+    """Sharpened, placed next to its grey copy, and shrunk to 5/6 horizontally and 2/3 vertically."""
 
     def shown(picture: Pixels) -> View:
         sharp = np.asarray(Image.fromarray(picture).filter(ImageFilter.SHARPEN))
@@ -438,12 +440,12 @@ def test_what_was_brought_out_before_it_was_shrunk_is_not_lost_with_the_plain_pi
             looks[name].append(check(puzzle.pixels, shown(picture), moved(x0 - 6, y0 - 6), box).look)
     assert len(looks["whole"]) >= 30
     share = {name: found.count("verified") / len(found) for name, found in looks.items()}
-    assert share["whole"] > 0.95, share  # 0.87 where the plain picture alone decides what is lost
-    assert share["covered"] < 0.1, share  # all but the upper end and the foot of a digit
+    assert share["whole"] > 0.95, share  # 0.87 if only the plain picture decides what is lost
+    assert share["covered"] < 0.1, share  # all covered except the top and the foot of a digit
     assert share["moved"] == 0, share
 
 
-def test_pixels_that_code_threw_away_do_not_come_back_when_a_processor_enlarges() -> None:
+def test_enlarging_does_not_restore_discarded_pixels() -> None:
     small = np.ascontiguousarray(enlarged(0.5, cv2.INTER_AREA)(crop()))
     size = (small.shape[1], small.shape[0])
     found = check(SCENE, View(small, (4 * size[0], 4 * size[1])), onto(BOX, size), BOX)
@@ -451,7 +453,7 @@ def test_pixels_that_code_threw_away_do_not_come_back_when_a_processor_enlarges(
 
 
 @pytest.mark.parametrize("paint", [(0, 0, 0), (0, 160, 0), (150, 150, 150)])
-def test_what_surrounds_a_plate_does_not_speak_for_it(paint: tuple[int, int, int]) -> None:
+def test_matching_surroundings_do_not_verify_a_covered_plate(paint: tuple[int, int, int]) -> None:
     source = SCENE.copy()
     source[100:220, 150:270] = plate("4", 6, 120)
     box = (150.0, 100.0, 270.0, 220.0)
@@ -463,19 +465,19 @@ def test_what_surrounds_a_plate_does_not_speak_for_it(paint: tuple[int, int, int
 
 
 def fell_short(picture: Pixels, monkeypatch: pytest.MonkeyPatch, bound: str) -> tuple[str, str]:
-    """The look with a bound of the agreement, and without it."""
+    """The result with one bound on the agreement, and without it."""
     bounded = checked(picture).look
     monkeypatch.setattr(verify, "BOUNDS", replace(verify.BOUNDS, **{bound: 0.0}))
     return bounded, checked(picture).look
 
 
-def test_the_worst_piece_tells_a_covered_centre(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worst_piece_reveals_a_covered_centre(monkeypatch: pytest.MonkeyPatch) -> None:
     picture = framed((crop() * 0.6 + 60).astype(np.uint8), 0.3)
     assert fell_short(picture, monkeypatch, "worst") == ("unverified", "verified")
 
 
 @pytest.mark.parametrize(("gain", "base"), [(0.1, 3), (0.15, 8)])
-def test_what_is_dark_is_as_visible_as_it_was(gain: float, base: int) -> None:
+def test_a_dark_crop_is_as_visible_as_its_source(gain: float, base: int) -> None:
     dark = np.clip(base + (SCENE.astype(np.float32) - 60) * gain, 0, 255).astype(np.uint8)
     x0, y0, x1, y1 = map(int, BOX)
     for shown in (dark[y0:y1, x0:x1], cv2.cvtColor(cv2.cvtColor(dark[y0:y1, x0:x1], 7), 8)):
@@ -486,12 +488,12 @@ def test_what_is_dark_is_as_visible_as_it_was(gain: float, base: int) -> None:
 
 
 def beneath(picture: Pixels, over: Pixels, part: int) -> Pixels:
-    """The brightness of a picture, divided, in blue; another one in red and green."""
+    """The darkened brightness of a picture in blue, with another picture in red and green."""
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY) // part
     return np.dstack([over[..., 0], over[..., 1], grey])
 
 
-def test_what_one_faint_channel_holds_is_not_seen_and_what_all_of_one_holds_is() -> None:
+def test_content_in_a_faint_channel_is_not_seen_but_in_a_full_channel_it_is() -> None:
     picture = crop()
     other = np.ascontiguousarray(cv2.resize(SCENE, (picture.shape[1], picture.shape[0]))[:, ::-1])
     noise = np.random.default_rng(0).integers(0, 255, picture.shape).astype(np.uint8)
@@ -503,11 +505,11 @@ def test_what_one_faint_channel_holds_is_not_seen_and_what_all_of_one_holds_is()
 
 
 def muxed(*channels: Pixels) -> Pixels:
-    """The brightness of a picture in each channel."""
+    """A picture whose channels hold the brightness of different pictures."""
     return np.dstack([grey(channel)[..., 0] for channel in channels])
 
 
-def test_a_channel_that_shows_other_content_is_told_from_one_that_follows_the_region() -> None:
+def test_a_channel_with_other_content_is_distinguished_from_one_that_follows_the_region() -> None:
     picture = crop()
     whole, third = (
         np.ascontiguousarray(cv2.resize(one, (picture.shape[1], picture.shape[0])))
@@ -535,7 +537,7 @@ def test_a_channel_that_shows_other_content_is_told_from_one_that_follows_the_re
         assert checked(shown).look == "verified"
 
 
-def test_a_channel_of_a_photograph_that_shows_another_place_is_no_look(coco_mini: Path) -> None:
+def test_a_channel_that_shows_another_place_is_not_a_look(coco_mini: Path) -> None:
     looks: dict[str, list[str]] = {"honest": [], "hostile": []}
     for path in sorted((coco_mini / "images").glob("*.jpg"))[:12]:
         source = np.asarray(Image.open(path).convert("RGB"))
@@ -559,7 +561,7 @@ def test_a_channel_of_a_photograph_that_shows_another_place_is_no_look(coco_mini
 
 
 def scattered(picture: Pixels, reach: int) -> Pixels:
-    """Each pixel from some place not farther than `reach` pixels, across and down."""
+    """Take each pixel from a random place at most `reach` pixels away in x and y."""
     chance = np.random.default_rng(0)
     down, across = np.indices(picture.shape[:2]) + chance.integers(-reach, reach + 1, (2, *picture.shape[:2]))
     return picture[np.clip(down, 0, len(picture) - 1), np.clip(across, 0, picture.shape[1] - 1)]
@@ -572,14 +574,14 @@ def scattered(picture: Pixels, reach: int) -> Pixels:
         lambda picture: scattered(picture, 4),
     ],
 )
-def test_the_finest_band_tells_noise_and_scattered_pixels(
+def test_the_finest_band_detects_noise_and_scattered_pixels(
     change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert fell_short(change(crop()), monkeypatch, "fine") == ("unverified", "verified")
 
 
 FINELY = (130.0, 80.0, 240.0, 180.0)
-"""A region whose threshold has less in common with its grey levels than any picture must."""
+"""A region whose thresholded form agrees less with its grey levels than is required of any picture."""
 
 
 @pytest.mark.parametrize(
@@ -589,7 +591,7 @@ FINELY = (130.0, 80.0, 240.0, 180.0)
         lambda picture: 255 - otsu(picture),
     ],
 )
-def test_a_threshold_is_held_against_the_region_thresholded_alike(
+def test_a_thresholded_crop_is_compared_with_the_thresholded_region(
     change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     picture = np.ascontiguousarray(change(crop(FINELY)))
@@ -609,7 +611,7 @@ def test_a_threshold_is_held_against_the_region_thresholded_alike(
         lambda picture: framed(otsu(picture), 0.25),
     ],
 )
-def test_two_levels_earn_nothing_that_more_levels_would_not(
+def test_two_grey_levels_are_not_verified_where_more_levels_would_not_be(
     change: Change, box: tuple[float, float, float, float]
 ) -> None:
     picture = np.ascontiguousarray(change(crop(box)))
@@ -617,7 +619,7 @@ def test_two_levels_earn_nothing_that_more_levels_would_not(
 
 
 @pytest.mark.parametrize("centre", [4.8, 6.0])
-def test_what_is_sharpened_until_it_saturates_is_not_taken_for_blurred(centre: float) -> None:
+def test_a_crop_sharpened_to_saturation_is_not_taken_as_blurred(centre: float) -> None:
     kernel = np.array([[0, -1, 0], [-1, centre, -1], [0, -1, 0]])
     for puzzle in itertools.islice(lens.puzzles(1, seed=3, split="heldout"), 10):
         assert puzzle.target is not None
@@ -628,8 +630,8 @@ def test_what_is_sharpened_until_it_saturates_is_not_taken_for_blurred(centre: f
         assert check(puzzle.pixels, view, moved(x0 - 8, y0 - 8), box).look == "verified"
 
 
-def test_a_hatched_glyph_is_not_blurred_for_lack_of_coarser_detail() -> None:
-    """Sharpened, then shrunk to 14/17 by the policy's processor: nearly all that is left of it is moire."""
+def test_a_hatched_glyph_without_coarse_detail_is_not_called_blurred() -> None:
+    """Sharpened, then shrunk to 14/17 by the policy's processor: almost only moire is left."""
     for puzzle in itertools.islice(lens.puzzles(2, seed=3, split="heldout"), 40):
         assert puzzle.target is not None
         x0, y0, x1, y1 = puzzle.target.box
@@ -643,7 +645,7 @@ def test_a_hatched_glyph_is_not_blurred_for_lack_of_coarser_detail() -> None:
 
 
 def drawn() -> Pixels:
-    """A box of lines on smooth ground: some spots lively, most of them not."""
+    """A box with lines on a smooth ground: a few busy spots, most of them flat."""
     y, x = np.mgrid[:110, :130]
     plane = (120 + 0.3 * x + 0.2 * y).astype(np.uint8)
     for centre, radius in (((40, 40), 25), ((90, 70), 30), ((70, 20), 12)):
@@ -654,7 +656,7 @@ def drawn() -> Pixels:
 
 
 def lively_noise(picture: Pixels) -> Pixels:
-    """Noise as strong in each spot as the picture is lively there."""
+    """Noise whose local strength follows the picture's local activity."""
     plane = picture[..., 0].astype(np.float32)
     strong = np.sqrt(np.maximum(cv2.blur(plane * plane, (3, 3)) - cv2.blur(plane, (3, 3)) ** 2, 0))
     signs = np.random.default_rng(0).choice([-1, 1], plane.shape)
@@ -662,12 +664,14 @@ def lively_noise(picture: Pixels) -> Pixels:
 
 
 @pytest.mark.parametrize("filtered", [ImageFilter.EMBOSS, ImageFilter.CONTOUR, ImageFilter.FIND_EDGES])
-def test_lines_run_the_same_way_however_they_are_filtered(filtered: type[ImageFilter.Filter]) -> None:
+def test_line_directions_survive_filtering(filtered: type[ImageFilter.Filter]) -> None:
     found = placed(np.asarray(Image.fromarray(drawn()).filter(filtered())))
     assert found.look == "verified", found.why
 
 
-def test_noise_as_lively_is_told_from_lines_by_their_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equally_strong_noise_is_distinguished_from_lines_by_direction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     noise, half = lively_noise(drawn()), drawn()
     half[55:] = noise[55:]
     assert placed(noise).why == "as lively in each spot, but its lines run otherwise"
@@ -677,7 +681,7 @@ def test_noise_as_lively_is_told_from_lines_by_their_directions(monkeypatch: pyt
 
 
 def placed(picture: Pixels) -> Checked:
-    """A picture said to show `drawn`, which lies in the scene."""
+    """Check a picture that claims to show `drawn`, which is in the scene."""
     whole = SCENE.copy()
     whole[80:190, 120:250] = drawn()
     return check(whole, View(np.ascontiguousarray(picture), (130, 110)), onto(BOX, (130, 110)), BOX)
@@ -685,9 +689,7 @@ def placed(picture: Pixels) -> Checked:
 
 @pytest.mark.parametrize("seen", [(56, 56), (84, 84), (84, 112)])
 @pytest.mark.parametrize("size", [21, 31])
-def test_a_glyph_in_hatching_that_is_closed_to_a_block_is_not_verified(
-    seen: tuple[int, int], size: int
-) -> None:
+def test_a_hatched_glyph_filled_to_a_block_is_not_verified(seen: tuple[int, int], size: int) -> None:
     source, wide = hatched_plate(), (140.0, 85.0, 240.0, 185.0)
     kernel = np.ones((size, size), np.uint8)
     closed = np.ascontiguousarray(cv2.morphologyEx(scatter(crop(wide, source)), cv2.MORPH_CLOSE, kernel))

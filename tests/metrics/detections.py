@@ -1,4 +1,4 @@
-"""Pictures with annotations and predictions, and what pycocotools says of them when it is asked directly."""
+"""Pictures with annotations and predictions, and pycocotools' direct scores for them."""
 
 import contextlib
 import io
@@ -20,12 +20,12 @@ sides = st.tuples(*[st.integers(0, 60)] * 2, *[st.integers(1, 120)] * 2).map(
     lambda box: tuple(map(float, box))
 )
 scores = st.sampled_from([0.1, 0.5, 0.5, 0.9, 1.0])
-"""Few of them: ties are what goes wrong."""
+"""Few distinct values, as ties are error-prone."""
 
 
 @st.composite
 def sets(draw: st.DrawFn) -> list[Answered]:
-    """Pictures with crowds, ties, things of all sizes, and some with no annotation or no prediction."""
+    """Pictures with crowds, ties, objects of all sizes, and some without annotations or predictions."""
     found, number = [], 0
     identities = draw(st.lists(st.integers(1, 99), min_size=1, max_size=5, unique=True))
     for identity in identities:
@@ -72,7 +72,7 @@ def published(answered: Sequence[Answered]) -> dict[str, Any]:
 
 
 def results(answered: Sequence[Answered]) -> list[dict[str, Any]]:
-    """The content of a results file, as it is sent to COCO's server."""
+    """The content of a results file for COCO's server."""
     return [
         {"image_id": one.picture.identity, "category_id": d.category, "bbox": list(d.sides), "score": d.score}
         for one in answered
@@ -81,14 +81,14 @@ def results(answered: Sequence[Answered]) -> list[dict[str, Any]]:
 
 
 def summary(content: dict[str, Any], found: list[dict[str, Any]]) -> dict[str, float]:
-    """The twelve numbers of pycocotools, by its own reading of results; -1 is left out."""
+    """The twelve numbers of pycocotools, read from results by its own loader, without those that are -1."""
     truth = COCO()
     truth.dataset = json.loads(json.dumps(content))
     with contextlib.redirect_stdout(io.StringIO()):
         truth.createIndex()
         if found:
             guesses = truth.loadRes(json.loads(json.dumps(found)))
-        else:  # it cannot load an empty list
+        else:  # pycocotools cannot load an empty list
             guesses = COCO()
             guesses.dataset = truth.dataset | {"annotations": []}
             guesses.createIndex()
@@ -100,7 +100,7 @@ def summary(content: dict[str, Any], found: list[dict[str, Any]]) -> dict[str, f
 
 
 def mini() -> tuple[dict[str, Any], list[AnnotatedPicture]]:
-    """The small part of COCO, as it is published and as pictures."""
+    """The small COCO subset, as published and as pictures."""
     content = json.loads(MINI.read_text())
     pictures = []
     for image in content["images"]:

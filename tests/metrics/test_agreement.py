@@ -12,19 +12,19 @@ def pairs(both: int, first: int, second: int, neither: int) -> list[tuple[bool |
     return [answers for answers, count in counts.items() for _ in range(count)]
 
 
-def test_kappa_is_that_of_a_table_worked_by_hand() -> None:
+def test_kappa_matches_a_hand_calculation() -> None:
     found = agreement(pairs(20, 5, 10, 15))
     assert (found.n, found.agree) == (50, 0.7)
     assert found.kappa == pytest.approx(0.4)  # (0.7 - 0.5) / (1 - 0.5)
     assert (found.both, found.first_only, found.second_only, found.neither) == (20, 5, 10, 15)
 
 
-def test_what_one_judge_left_open_is_left_out() -> None:
+def test_items_without_a_verdict_of_either_judge_are_left_out() -> None:
     assert agreement([*pairs(1, 0, 0, 1), (None, True), (False, None)]) == agreement(pairs(1, 0, 0, 1))
     assert agreement([(None, None)]).agree is None
 
 
-def test_agreement_without_a_choice_says_nothing() -> None:
+def test_kappa_is_undefined_if_judges_give_only_one_verdict() -> None:
     found = agreement(pairs(7, 0, 0, 0))
     assert (found.agree, found.kappa) == (1.0, None)
 

@@ -54,8 +54,8 @@ BROKEN = [Trajectory(sample_id="broken/1", source="broken", stop_reason="error",
 CALLS = {f"calls_{status}": 0.0 for status in (*get_args(Status), "invalid")}
 
 
-def test_rollouts_that_failed_through_us_show_no_habit() -> None:
-    """The record keeps why in a call that the policy never made: an endpoint gave no reply, say."""
+def test_rollouts_that_failed_on_our_side_count_for_no_habit() -> None:
+    """The record keeps the reason in a call that the policy never made, e.g. if an endpoint gave no reply."""
     failed = Trajectory(
         sample_id="quiz/9",
         source="quiz",
@@ -74,8 +74,8 @@ def test_rollouts_that_failed_through_us_show_no_habit() -> None:
     assert beside["evidence_rate"] == 0.0
 
 
-def test_the_evidence_rate_is_missing_where_most_looks_were_not_scored() -> None:
-    """As where a judge is not asked, for the tool part has no weight: flags alone are scored then."""
+def test_the_evidence_rate_is_missing_if_most_looks_are_unscored() -> None:
+    """E.g. if the tool reward has no weight: the judge is not asked, and only flags are scored."""
     unasked, silent, flagged, idle = (
         Trajectory(sample_id="q", source="q", calls=calls, tool_scores=scores, reward=reward(1.0, tool=None))
         for calls, scores in (((LOOK,), (None,)), ((LOOK,), ()), ((LAZY,), (-0.5,)), ((), ()))
@@ -86,7 +86,7 @@ def test_the_evidence_rate_is_missing_where_most_looks_were_not_scored() -> None
     assert by_source([idle], evidence_score=1.0)["q"]["evidence_rate"] == 0.0
 
 
-def test_acts_in_an_environment_are_no_looks_and_change_no_number_of_looks() -> None:
+def test_actions_in_an_environment_are_not_counted_as_looks() -> None:
     moved, still = (
         Trajectory(
             sample_id="maze/1",
@@ -104,7 +104,7 @@ def test_acts_in_an_environment_are_no_looks_and_change_no_number_of_looks() -> 
     assert rows["all"]["evidence_rate"] == rows["quiz"]["evidence_rate"] == 1.0
 
 
-def test_a_step_of_numbers_told_in_full() -> None:
+def test_all_numbers_of_a_step_are_as_expected() -> None:
     rows = by_source([*QUIZ, *BROKEN], evidence_score=1.0)
     assert list(rows) == ["broken", "quiz", "all"]
     assert rows["quiz"] == pytest.approx(
@@ -135,13 +135,13 @@ def test_a_step_of_numbers_told_in_full() -> None:
     assert rows["all"]["unscored"] == pytest.approx(0.4)
 
 
-def test_what_could_not_be_measured_is_a_gap_and_not_a_zero() -> None:
+def test_an_unmeasured_number_is_missing_not_zero() -> None:
     row = by_source(BROKEN, evidence_score=1.0)["broken"]
     assert row["unscored"] == 1.0
     assert not {"reward", "reward_accuracy", "reward_format", "reward_tool", "accuracy"} & set(row)
 
 
-def test_looks_that_nobody_was_asked_about_are_a_gap() -> None:
+def test_looks_that_were_not_judged_are_missing() -> None:
     without_call, flagged = (
         dataclasses.replace(QUIZ[2], reward=reward(1.3, tool=0.0)),
         dataclasses.replace(QUIZ[2], calls=(LAZY,), tool_scores=(-0.5,), reward=reward(1.3, tool=-0.5)),
@@ -150,7 +150,7 @@ def test_looks_that_nobody_was_asked_about_are_a_gap() -> None:
     row = by_source([without_call, flagged, unasked], evidence_score=1.0)["quiz"]
     assert not {"evidence_rate", "reward_tool", "tool_python_score"} & set(row)
     assert (row["red_flags"], row["tool_python_calls"]) == (1 / 3, 2)
-    # A judge that failed leaves the total without a score, too: what it judged before counts.
+    # If a judge fails, the total is unscored, too, but its earlier verdicts count.
     row = by_source([without_call, flagged, QUIZ[3]], evidence_score=1.0)["quiz"]
     assert (row["evidence_rate"], row["reward_tool"]) == (0.0, -0.25)
 
@@ -159,7 +159,7 @@ def test_no_trajectories_make_no_rows() -> None:
     assert by_source([], evidence_score=1.0) == {}
 
 
-def test_a_source_may_not_take_the_name_of_the_row_over_all() -> None:
+def test_a_source_may_not_have_the_name_of_the_total_row() -> None:
     with pytest.raises(DataError, match="'all' is taken"):
         by_source([dataclasses.replace(QUIZ[0], source="all")], evidence_score=1.0)
 
@@ -173,7 +173,7 @@ def said(reply: str, accuracy: float | None = 1.0, **parts: float) -> Trajectory
     )
 
 
-def test_reflection_is_told_with_how_often_it_ends_right() -> None:
+def test_reflection_is_reported_with_its_accuracy() -> None:
     replies = [
         said("<think>So it is.</think>"),
         said("<think>WAIT, no.</think>", 0.5),
@@ -186,21 +186,21 @@ def test_reflection_is_told_with_how_often_it_ends_right() -> None:
     assert "reflection_accuracy" not in by_source(replies[:1], evidence_score=1.0)["boxes"]
 
 
-def test_a_spelt_placeholder_is_a_leak_and_one_of_the_prompt_is_none() -> None:
+def test_a_placeholder_spelt_by_the_policy_is_a_leak_but_not_one_in_the_prompt() -> None:
     row = by_source(
         [said("<|image_pad|><|image_pad|>"), said("<image>"), said("an image")], evidence_score=1.0
     )
     assert row["boxes"]["leaked_placeholders"] == pytest.approx(2 / 3)
 
 
-def test_what_verifiers_tell_is_averaged_over_those_that_told_it() -> None:
+def test_verifier_details_are_averaged_over_replies_that_have_them() -> None:
     boxes = [said("a", **{"iou@50": 1.0, "ap": 0.5}), said("b", **{"iou@50": 0.0}), said("c")]
     row = by_source(boxes, evidence_score=1.0)["boxes"]
     assert (row["iou@50"], row["ap"]) == (0.5, 0.5)
     assert "iou@75" not in row
 
 
-def test_each_tool_has_its_own_numbers() -> None:
+def test_each_tool_has_separate_numbers() -> None:
     zoom = dataclasses.replace(LOOK, tool="zoom")
     broken = dataclasses.replace(zoom, status="infra")
     two = dataclasses.replace(QUIZ[0], calls=(LOOK, zoom, broken), tool_scores=(1.0, 0.5, None))
@@ -217,8 +217,8 @@ def test_each_tool_has_its_own_numbers() -> None:
     }
 
 
-def test_no_part_of_a_verifier_has_the_name_of_another_number() -> None:
-    """Else one would hide the other."""
+def test_no_verifier_detail_has_the_name_of_another_number() -> None:
+    """Otherwise one would hide the other."""
     parts = set(verify_detection("", with_iou(next(shaped("detection")), [0.5])).parts)
     assert {"iou@50", "iou@75", "iou@95", "iou@99", "ap"} <= parts
     assert not parts & set(by_source([*QUIZ, said("wait")], evidence_score=1.0)["all"])

@@ -16,7 +16,7 @@ def rows(*counts: tuple[bool | None, bool | None, int], **more: float) -> list[J
     return [judged(number, said, truth, **more) for number, (said, truth) in enumerate(every)]
 
 
-def test_a_judge_is_held_against_what_is_known_and_its_share_corrected_where_nothing_is() -> None:
+def test_a_judge_is_calibrated_on_known_cases_and_corrected_on_the_rest() -> None:
     found = calibration(
         rows((True, True, 90), (False, True, 10), (True, False, 30), (False, False, 70), (True, None, 120),
              (False, None, 80)),
@@ -37,7 +37,7 @@ def test_a_judge_is_held_against_what_is_known_and_its_share_corrected_where_not
     assert found.warning == ""
 
 
-def test_rollouts_of_one_question_say_no_more_than_one() -> None:
+def test_rollouts_of_one_question_count_as_one_observation() -> None:
     once = rows((True, True, 20), (False, True, 5), (True, False, 5), (False, False, 20), (True, None, 25),
                 (False, None, 25))  # fmt: skip
     one, many = calibration(once, seed=0).corrected, calibration(once * 8, seed=0).corrected
@@ -50,7 +50,7 @@ def test_rollouts_of_one_question_say_no_more_than_one() -> None:
     assert many.share.high == pytest.approx(one.share.high, abs=0.01)
 
 
-def test_a_judge_that_is_calibrated_is_not_said_not_to_be_where_no_answer_is_right() -> None:
+def test_a_calibrated_judge_is_not_reported_as_uncalibrated_without_right_answers() -> None:
     counts = (True, True, 9), (False, True, 1), (True, False, 1), (False, False, 9)
     found = calibration([replace(one, correct=False) for one in rows(*counts)], seed=0)
     assert (found.n, found.corrected, found.warning) == (0, None, "")
@@ -69,14 +69,14 @@ def test_targets_are_counted_by_their_size() -> None:
     assert [size_of(share) for share in (None, 0.001, 0.1)] == ["unknown", "0.1 to 1 %", "from 10 %"]
 
 
-def test_a_judge_of_which_too_little_is_known_is_warned_of() -> None:
+def test_too_little_calibration_data_gives_a_warning() -> None:
     assert "known not to show it" in calibration(rows((True, True, 9)), seed=0).warning
     assert "known to show the target" in calibration(rows((True, False, 9)), seed=0).warning
     dice = calibration(rows((True, True, 9), (False, True, 9), (True, False, 9), (False, False, 9)), seed=0)
     assert "Youden's J is 0.00" in dice.warning
 
 
-def test_most_judges_decide_and_as_many_on_both_sides_do_not() -> None:
+def test_a_majority_of_judges_decides_and_a_tie_does_not() -> None:
     assert majority([True, True, False]) is True
     assert majority([True, None, False, False]) is False
     assert majority([True, False]) is None

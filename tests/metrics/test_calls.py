@@ -35,7 +35,7 @@ def value(rows: list[Row], name: str, among: str = "all") -> float | None:
     return found if found is None or isinstance(found, int) else found.value
 
 
-def test_each_share_has_both_denominators() -> None:
+def test_each_share_is_given_with_both_denominators() -> None:
     assert (value(ROWS, "n"), value(ROWS, "calls")) == (3, 8)
     assert (value(ROWS, "n", "correct"), value(ROWS, "calls", "correct")) == (2, 6)
     assert value(ROWS, "helpful_of_calls") == pytest.approx(3 / 8)
@@ -43,7 +43,7 @@ def test_each_share_has_both_denominators() -> None:
     assert value(ROWS, "helpful_ratio") == pytest.approx((1 / 4 + 1 + 0) / 3)
     assert value(ROWS, "keep_unhelpful") == pytest.approx(2 / 3)
     assert value(ROWS, "keep_unhelpful", "correct") == 1.0
-    # The one whose only picture was called unhelpful leaves the denominator.
+    # The trajectory whose only picture was called unhelpful leaves the denominator.
     assert value(ROWS, "drop_unhelpful") == 1.0
     assert value([*ROWS, Row(cluster="5", accepted=False)], "drop_unhelpful") == pytest.approx(2 / 3)
     assert value(ROWS, "unused_of_calls") == value(ROWS, "repeated_of_calls") == pytest.approx(1 / 8)
@@ -51,14 +51,14 @@ def test_each_share_has_both_denominators() -> None:
     assert value(ROWS, "first_useful") == pytest.approx(1.5)
 
 
-def test_what_was_not_judged_call_by_call_is_in_no_share_of_helpful_calls() -> None:
+def test_trajectories_not_judged_per_call_are_in_no_share_of_helpful_calls() -> None:
     rows = [*ROWS, Row(cluster="5", calls=9, helpful=None)]
     assert value(rows, "helpful_of_calls") == pytest.approx(3 / 8)
     assert value(rows, "unused_of_calls") == pytest.approx(1 / 17)
 
 
-def test_where_hardly_a_look_could_be_judged_nothing_is_said_of_looks() -> None:
-    """What could be judged without asking are calls that gave back no picture: they help nobody."""
+def test_if_hardly_any_call_was_judged_no_share_of_looks_is_given() -> None:
+    """Only calls that return no picture can be judged without a judge, and these are never helpful."""
     blind = Row(calls=2, any_faithful=None, helpful=None, first=None, accepted=None, repeated=1)
     empty = Row(any_faithful=False, helpful=0, first=None, looked=False, accepted=None)
     rows = [*(replace(blind, cluster=str(n)) for n in range(9)), replace(empty, cluster="9")]
@@ -69,7 +69,7 @@ def test_where_hardly_a_look_could_be_judged_nothing_is_said_of_looks() -> None:
     assert value(rows, "repeated_of_calls") == pytest.approx(9 / 19)
 
 
-def test_without_calls_there_is_nothing_to_divide_by() -> None:
+def test_without_calls_the_shares_are_undefined() -> None:
     found = calls_of(
         [Row(calls=0, helpful=0, first=None, looked=False, accepted=None)], seed=0, max_unaudited=0.5
     )["all"]

@@ -31,7 +31,7 @@ RISE = [at / 60 for at in range(60)]
         pytest.param("accuracy", [0.5] * 20, "no clear change", id="a constant"),
     ],
 )
-def test_a_change_is_told_from_noise(name: str, values: list[float], said: str) -> None:
+def test_a_change_is_distinguished_from_noise(name: str, values: list[float], said: str) -> None:
     assert verdict(name, values) == said
 
 
@@ -40,13 +40,13 @@ def test_noise_alone_is_seldom_a_change() -> None:
     assert said.count("no clear change") > 180
 
 
-def test_the_best_stretch_and_its_step() -> None:
+def test_the_best_stretch_is_found_with_its_step() -> None:
     values = [0.0] * 20 + [1.0] * 10 + [0.0] * 10
     (one,) = changes({"lens": {"accuracy": {"steps": list(range(100, 140)), "values": values}}})
     assert (one.best, one.best_step, one.verdict) == (1.0, 129, "fell back")
 
 
-def test_directions() -> None:
+def test_each_number_has_the_right_direction() -> None:
     assert [direction(name) for name in ("iou@50", "reward_own", "seconds_rollout", "entropy")] == [
         1,
         1,
@@ -55,7 +55,7 @@ def test_directions() -> None:
     ]
 
 
-def test_what_got_worse_is_told_first_and_a_lone_source_once() -> None:
+def test_regressions_come_first_and_a_single_source_is_listed_once() -> None:
     steps = list(range(60))
     curves = {
         "reward": {"steps": steps, "values": RISE},
@@ -71,7 +71,7 @@ def test_what_got_worse_is_told_first_and_a_lone_source_once() -> None:
     assert [one.source for one in both] == ["lens", "charts"] * 2
 
 
-def test_the_loss_of_supervised_training_is_told_and_that_of_a_policy_is_not() -> None:
+def test_the_loss_is_reported_for_sft_and_not_for_rl() -> None:
     steps = list(range(60))
     loss = {"steps": steps, "values": noisy(RISE[::-1])}
     (one,) = telling(changes({"all": {"loss": loss}}))

@@ -9,15 +9,15 @@ from vtune.metrics.corrected import Confusion, corrected, interval
 
 JUDGES = 2_000
 TIMES = 200
-"""Simulations of each judge."""
+"""Simulations per judge."""
 RATES = (0.6, 0.7, 0.8, 0.9, 0.97)
 PREVALENCE = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
 SIZES = ((60, 30, 30), (200, 100, 100), (500, 150, 60), (1000, 60, 150))
-"""Judged, known to be so, known not to be so."""
+"""Numbers of judged items, known positives and known negatives."""
 
 
 def coverage() -> tuple[np.ndarray, np.ndarray]:
-    """(JUDGES, 6): sensitivity, specificity, prevalence, sizes; and how often the interval has the share."""
+    """(JUDGES, 6): sensitivity, specificity, prevalence, sizes; and the coverage of the interval."""
     draw = np.random.default_rng(0)
     grid = [(*cell, *size) for *cell, size in itertools.product(RATES, RATES, PREVALENCE, SIZES)]
     judges = np.array([grid[number] for number in draw.integers(0, len(grid), JUDGES)])
@@ -31,7 +31,7 @@ def coverage() -> tuple[np.ndarray, np.ndarray]:
     return judges, inside.reshape(shape).mean(axis=0)
 
 
-def test_the_interval_has_the_share_in_93_to_97_of_100_cases_over_2000_judges() -> None:
+def test_the_interval_covers_the_share_in_93_to_97_percent_over_2000_judges() -> None:
     judges, found = coverage()
     assert len(found) == JUDGES
     assert 0.93 <= found.mean() <= 0.97
@@ -41,7 +41,7 @@ def test_the_interval_has_the_share_in_93_to_97_of_100_cases_over_2000_judges() 
     assert np.quantile(found, 0.05) > 0.91
 
 
-def test_a_judge_that_never_erred_changes_the_share_by_nothing() -> None:
+def test_a_judge_that_never_erred_leaves_the_share_unchanged() -> None:
     found = corrected(30, 100, Confusion(hits=500, misses=0, false_alarms=0, rejections=500))
     assert found is not None
     assert found.share is not None
@@ -50,8 +50,8 @@ def test_a_judge_that_never_erred_changes_the_share_by_nothing() -> None:
     assert found.share.high == pytest.approx(0.40, abs=0.02)
 
 
-def test_what_a_judge_says_too_often_is_taken_off() -> None:
-    # 60 % said, 0.9 x + 0.3 (1 - x) = 0.6: x = 0.5.
+def test_false_alarms_of_the_judge_are_subtracted() -> None:
+    # The judge says 60 %: 0.9 x + 0.3 (1 - x) = 0.6, so x = 0.5.
     found = corrected(600, 1000, Confusion(hits=90, misses=10, false_alarms=30, rejections=70))
     assert found is not None
     assert found.share is not None
@@ -61,7 +61,7 @@ def test_what_a_judge_says_too_often_is_taken_off() -> None:
     assert found.share.low < 0.5 - 0.05
 
 
-def test_an_interval_carries_how_little_is_known_of_the_judge() -> None:
+def test_the_interval_includes_the_uncertainty_about_the_judge() -> None:
     def width(times: int) -> float:
         known = Confusion(hits=9 * times, misses=times, false_alarms=2 * times, rejections=8 * times)
         found = corrected(500, 1000, known)
@@ -74,7 +74,7 @@ def test_an_interval_carries_how_little_is_known_of_the_judge() -> None:
     assert width(2) > 1.5 * width(20) > 1.5 * width(200)
 
 
-def test_a_judge_that_throws_dice_says_nothing_of_the_share() -> None:
+def test_a_random_judge_says_nothing_about_the_share() -> None:
     found = corrected(50, 100, Confusion(hits=50, misses=50, false_alarms=50, rejections=50))
     assert found is not None
     assert found.share is None
@@ -92,7 +92,7 @@ def test_a_judge_that_throws_dice_says_nothing_of_the_share() -> None:
         Confusion(hits=3, misses=1, false_alarms=0, rejections=0),
     ],
 )
-def test_a_judge_that_was_never_tried_corrects_nothing(known: Confusion) -> None:
+def test_without_calibration_there_is_no_correction(known: Confusion) -> None:
     assert corrected(5, 10, known) is None
     assert corrected(0, 0, Confusion(hits=1, misses=1, false_alarms=1, rejections=1)) is None
 
@@ -101,7 +101,7 @@ COUNTS = st.integers(0, 400)
 
 
 @given(said=COUNTS, more=COUNTS, hits=COUNTS, misses=COUNTS, alarms=COUNTS, rejections=COUNTS)
-def test_ends_lie_in_order_within_0_and_1(
+def test_interval_ends_are_ordered_and_between_0_and_1(
     said: int, more: int, hits: int, misses: int, alarms: int, rejections: int
 ) -> None:
     known = Confusion(hits=hits, misses=misses, false_alarms=alarms, rejections=rejections)

@@ -43,7 +43,7 @@ ROWS = [
 ]
 
 
-def test_dependence_has_every_denominator() -> None:
+def test_dependence_is_given_with_every_denominator() -> None:
     found = dependence(ROWS, "black", seed=0, max_unscored=0.2)
     assert (found.n, found.n_unscored, found.why) == (4, 1, "the judge gave no reply")
     shares = (found.dependent_of_looked, found.dependent_of_correct, found.dependent_of_all)
@@ -57,7 +57,7 @@ def test_dependence_has_every_denominator() -> None:
     assert found.tokens == 10
 
 
-def test_the_table_sets_the_judge_against_the_exchange() -> None:
+def test_the_table_compares_the_judge_with_exchanged_pictures() -> None:
     found = dependence(ROWS, "black", seed=0, max_unscored=0.2)
     values = {name: one.value for name, one in found.table.items() if one is not None}
     assert values == {
@@ -69,7 +69,7 @@ def test_the_table_sets_the_judge_against_the_exchange() -> None:
     assert (found.agreement.n, found.agreement.both) == (4, 2)
 
 
-def test_it_is_split_by_source_resolution_and_calls() -> None:
+def test_dependence_is_split_by_source_resolution_and_calls() -> None:
     found = dependence(ROWS, "black", seed=0, max_unscored=0.2).by
     assert {kind: {name: part.n for name, part in parts.items()} for kind, parts in found.items()} == {
         "source": {"a": 2, "b": 2},
@@ -86,15 +86,15 @@ def test_it_is_split_by_source_resolution_and_calls() -> None:
     ]
 
 
-def test_tokens_are_a_mean_over_what_was_drawn_and_seen() -> None:
-    # One turn of 10 tokens, one of an endpoint, and one that nothing had to be drawn for.
+def test_tokens_are_averaged_over_generated_turns_with_known_counts() -> None:
+    # One turn of 10 tokens, one by an endpoint, and one that needed no generation.
     reruns = (Rerun(right=False, tokens=10), Rerun(right=False), Rerun(right=True, same=True))
     rows = [answered(number, {"black": one}) for number, one in enumerate(reruns)]
     assert dependence(rows, "black", seed=0, max_unscored=0.2).tokens == 10.0
     assert dependence(rows[1:], "black", seed=0, max_unscored=0.2).tokens is None
 
 
-def test_where_nothing_was_drawn_again_nothing_is_said() -> None:
+def test_without_reruns_nothing_is_reported() -> None:
     found = dependence([answered(0, looked=False)], "black", seed=0, max_unscored=0.2)
     assert (found.n, found.dependent_of_looked, found.tokens) == (0, None, None)
     assert found.dependent_of_correct is not None
@@ -102,8 +102,8 @@ def test_where_nothing_was_drawn_again_nothing_is_said() -> None:
     assert dependence([], "black", seed=0, max_unscored=0.2).dependent_of_all is None
 
 
-def test_shares_of_all_right_answers_are_not_known_where_too_many_of_those_that_looked_are_not() -> None:
-    # Nothing is known of the one right answer; of the wrong ones everything, and none depends on its picture.
+def test_shares_of_all_right_answers_are_unknown_if_too_many_looking_ones_are() -> None:
+    # Nothing is known about the one right answer; all wrong ones are known and do not depend on their picture.
     rows = [answered(0, rerun(None, why="only lens puzzles")), answered(1, correct=False)]
     found = dependence(rows, "black", seed=0, max_unscored=0.05)
     assert (found.n, found.n_unscored, found.why) == (0, 1, "only lens puzzles")

@@ -1,4 +1,4 @@
-"""The scorers `coco` and `ovdeval` on what a policy said, against pycocotools."""
+"""The scorers `coco` and `ovdeval` on a policy's replies, compared with pycocotools."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def mark(picture: AnnotatedPicture, boxes: list[LabelledBox] | None, score: floa
 
 
 def said_of(content: dict, pictures: list[AnnotatedPicture]) -> list[Mark]:
-    """Every annotation is named, moved to the right by a little, and every third a second time."""
+    """A reply with every annotation moved slightly to the right, and every third one twice."""
     names = {entry["id"]: entry["name"] for entry in content["categories"]}
     marks = []
     for picture in pictures:
@@ -40,7 +40,7 @@ def said_of(content: dict, pictures: list[AnnotatedPicture]) -> list[Mark]:
 
 
 def as_results(content: dict, marks: list[Mark], pictures: list[AnnotatedPicture]) -> list[dict]:
-    """The same by hand: a results file with the share of the picture for a score."""
+    """The same reply as a results file; the score is the share of the picture."""
     kinds = {entry["name"]: entry["id"] for entry in content["categories"]}
     found = []
     for picture, one in zip(pictures, marks, strict=True):
@@ -54,7 +54,7 @@ def as_results(content: dict, marks: list[Mark], pictures: list[AnnotatedPicture
 
 
 @NEEDS_MINI
-def test_replies_score_what_pycocotools_says_of_their_results_file() -> None:
+def test_replies_score_like_their_results_file_in_pycocotools() -> None:
     content, pictures = mini()
     marks = said_of(content, pictures)
     found = SCORERS["coco"](marks)
@@ -73,7 +73,7 @@ def test_replies_score_what_pycocotools_says_of_their_results_file() -> None:
 
 @NEEDS_MINI
 @pytest.mark.parametrize("name", ["single", "multiple"])
-def test_a_subset_scores_as_if_it_were_all(name: str) -> None:
+def test_a_subset_scores_as_if_it_were_the_whole_set(name: str) -> None:
     content, pictures = mini()
     alone_on_it = replace(pictures[0].annotations[0], identity=1)
     pictures = [*pictures, replace(pictures[0], identity=1, annotations=(alone_on_it,))]
@@ -102,10 +102,10 @@ LARGER_BLUE = LabelledBox("blue", (9.0, 9.0, 62.0, 62.0))
 ELSEWHERE = LabelledBox("red", (70.0, 70.0, 90.0, 90.0))
 
 
-def test_an_unreadable_reply_misses_and_an_unscored_one_is_left_out() -> None:
+def test_an_unreadable_reply_counts_as_a_miss_and_an_unscored_one_is_left_out() -> None:
     marks = [mark(picture(n), [RED]) for n in (1, 2, 3)]
     missed = SCORERS["coco"]([*marks, mark(picture(4), None, 0.0)])
-    # Recall 3/4: 76 of the 101 levels are reached.
+    # Recall 3/4 reaches 76 of the 101 recall levels.
     assert missed["score"] == pytest.approx(76 / 101)
     assert (missed["n"], missed["unreadable"], missed["unscored"]) == (4, 1, 0)
     left_out = SCORERS["coco"]([*marks, mark(picture(4), None, None)])
@@ -114,20 +114,20 @@ def test_an_unreadable_reply_misses_and_an_unscored_one_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", ["coco", "ovdeval"])
-def test_where_nothing_was_scored_there_is_no_score(name: str) -> None:
+def test_without_scored_replies_there_is_no_score(name: str) -> None:
     found = SCORERS[name]([mark(picture(1), None, None)])
     assert "score" not in found
     assert "intervals" not in found
     assert found["unscored"] == 1
 
 
-def test_a_label_that_nobody_asked_for_changes_nothing_and_is_counted() -> None:
+def test_an_unrequested_label_changes_no_score_and_is_counted() -> None:
     plain = SCORERS["coco"]([mark(picture(1), [RED])])
     found = SCORERS["coco"]([mark(picture(1), [RED, LabelledBox("zebra", (0.0, 0.0, 99.0, 99.0))])])
     assert (found["score"], found["foreign"], found["boxes"]) == (plain["score"], 1, 2)
 
 
-def test_several_rollouts_are_as_many_sets() -> None:
+def test_each_rollout_is_a_separate_set() -> None:
     right, wrong = mark(picture(1), [RED]), mark(picture(1), [ELSEWHERE])
     found = SCORERS["coco"]([right, wrong, wrong, wrong])
     assert found["score"] == pytest.approx(1 / 4)
@@ -144,8 +144,8 @@ def test_a_sample_without_annotations_is_an_error_that_says_what_to_do() -> None
         SCORERS["coco"]([Mark("a", {}, 1.0, unreadable=False)])
 
 
-def test_all_names_for_one_thing_pay_by_ap_and_not_by_nms_ap() -> None:
-    """The point of NMS-AP: a surer wrong name costs the right one."""
+def test_naming_an_object_with_every_label_pays_in_ap_but_not_in_nms_ap() -> None:
+    """The purpose of NMS-AP: a more confident wrong name suppresses the right one."""
     hedged = [mark(picture(n), [RED, LARGER_BLUE]) for n in (1, 2)]
     assert SCORERS["coco"](hedged)["score"] == pytest.approx(1.0)
     assert SCORERS["ovdeval"](hedged)["score"] == pytest.approx(0.0)
@@ -153,9 +153,9 @@ def test_all_names_for_one_thing_pay_by_ap_and_not_by_nms_ap() -> None:
     assert SCORERS["ovdeval"](surer)["score"] == pytest.approx(1.0)
 
 
-def test_subsets_of_ovdeval_weigh_the_same_and_keep_their_own_categories() -> None:
+def test_ovdeval_subsets_have_equal_weight_and_separate_categories() -> None:
     color = [mark(picture(n), [RED]) for n in (1, 2, 3)]
-    # The same id of a picture, and of a category, means another thing in another subset.
+    # The same picture or category id means something else in another subset.
     logo = [mark(picture(1, "logo", ("cup", "red")), [RED])]
     found = SCORERS["ovdeval"]([*color, *logo])
     assert found["categories"]["color"]["score"] == pytest.approx(1.0)
@@ -164,7 +164,7 @@ def test_subsets_of_ovdeval_weigh_the_same_and_keep_their_own_categories() -> No
     assert (found["categories"]["color"]["n"], found["n"]) == (3, 4)
 
 
-def test_ovdeval_has_no_mean_where_nothing_was_scored_of_a_subset() -> None:
+def test_ovdeval_has_no_mean_if_a_subset_has_no_score() -> None:
     color = [mark(picture(n), [RED]) for n in (1, 2)]
     lost = replace(mark(picture(1, "logo", ("cup", "red")), [RED]), score=None)
     found = SCORERS["ovdeval"]([*color, lost])
@@ -174,7 +174,7 @@ def test_ovdeval_has_no_mean_where_nothing_was_scored_of_a_subset() -> None:
 
 
 @NEEDS_MINI
-def test_ovdeval_scores_photographs_as_the_slow_rule_and_pycocotools_do() -> None:
+def test_ovdeval_scores_photographs_like_the_slow_reference_and_pycocotools() -> None:
     content, pictures = mini()
     marks = said_of(content, pictures)
     for number, one in enumerate(marks):
@@ -183,7 +183,7 @@ def test_ovdeval_scores_photographs_as_the_slow_rule_and_pycocotools_do() -> Non
         x, y, width, height = first.sides
         grown = LabelledBox(wrong, (x, y, x + width * 1.01, y + height))
         marks[number] = replace(one, boxes=(*(one.boxes or ()), grown))
-    # Labels that only other pictures have are known all the same: the set has one list of categories.
+    # Labels of other pictures are known, too: the set has one list of categories.
     known = {label for p in pictures for label in (entry.category for entry in p.annotations)}
     rows = [row for row in as_results(content, marks, pictures) if row["category_id"] in known]
     kept = []

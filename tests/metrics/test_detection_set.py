@@ -32,7 +32,7 @@ POLICIES: dict[str, Plays] = {
 
 
 def precision(held: Counts, weights: np.ndarray | None = None) -> float | None:
-    """AP of one resample, all pictures once if not said otherwise; None where no box is."""
+    """AP of one resample, by default with every picture once; None if there are no boxes."""
     drawn = np.ones(len(held.pictures)) if weights is None else weights
     (found,) = held.precision(drawn[np.newaxis])
     return None if np.isnan(found) else float(found)
@@ -40,7 +40,7 @@ def precision(held: Counts, weights: np.ndarray | None = None) -> float | None:
 
 @pytest.mark.skipif(not MINI.is_file(), reason="coco-mini is not here")
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_policy_on_photographs_scores_what_pycocotools_says(policy: str) -> None:
+def test_a_policy_on_photographs_scores_like_pycocotools(policy: str) -> None:
     content, pictures = mini()
     answered = [Answered(picture, tuple(POLICIES[policy](picture))) for picture in pictures]
     wanted = summary(content, results(answered))
@@ -52,7 +52,7 @@ def test_a_policy_on_photographs_scores_what_pycocotools_says(policy: str) -> No
 
 
 @pytest.mark.skipif(not MINI.is_file(), reason="coco-mini is not here")
-def test_a_part_of_a_set_scores_as_if_there_were_no_more() -> None:
+def test_a_part_of_a_set_scores_as_if_it_were_the_whole_set() -> None:
     content, pictures = mini()
     answered = [Answered(picture, tuple(POLICIES["shifted"](picture))) for picture in pictures]
     part = [one for one in answered if len(one.picture.annotations) < 10]
@@ -65,7 +65,7 @@ def test_a_part_of_a_set_scores_as_if_there_were_no_more() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(answered=sets())
-def test_crowds_ties_and_empty_pictures_score_what_pycocotools_says(answered: list[Answered]) -> None:
+def test_crowds_ties_and_empty_pictures_score_like_pycocotools(answered: list[Answered]) -> None:
     wanted = summary(published(answered), results(answered))
     found = matches(answered)
     assert numbers(found, [one.picture.identity for one in answered]) == pytest.approx(wanted, abs=EXACT)
@@ -75,7 +75,7 @@ def test_crowds_ties_and_empty_pictures_score_what_pycocotools_says(answered: li
 
 @settings(max_examples=25, deadline=None)
 @given(answered=sets())
-def test_a_picture_that_is_drawn_twice_counts_as_two(answered: list[Answered]) -> None:
+def test_a_picture_sampled_twice_counts_as_two(answered: list[Answered]) -> None:
     again = [
         Answered(
             AnnotatedPicture(
@@ -90,7 +90,7 @@ def test_a_picture_that_is_drawn_twice_counts_as_two(answered: list[Answered]) -
         )
         for one in answered[:1]
     ]
-    # Without ties within a category: copies of a tied box would not lie side by side.
+    # Without ties within a category, as copies of a tied box would not be adjacent.
     untied = [distinct(one, number) for number, one in enumerate(answered)]
     copies = [Answered(again[0].picture, untied[0].detections)]
     wanted = mean_precision(matches([*untied, *copies]))
@@ -115,7 +115,7 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def squares(hits: int, count: int) -> list[Answered]:
-    """Pictures of one box each, of which the first are found."""
+    """Pictures with one box each, the first of which are found."""
     return [
         Answered(
             AnnotatedPicture(n, 100, 100, "", {}, (Annotation(n, 0, (0, 0, 50, 50), 2500.0, False),)),
@@ -125,7 +125,7 @@ def squares(hits: int, count: int) -> list[Answered]:
     ]
 
 
-def test_an_interval_holds_the_score_and_narrows_with_more_pictures() -> None:
+def test_an_interval_contains_the_score_and_narrows_with_more_pictures() -> None:
     widths = []
     for count in (20, 200):
         answered = squares(count // 2, count)
@@ -141,7 +141,7 @@ def test_an_interval_holds_the_score_and_narrows_with_more_pictures() -> None:
     assert RESAMPLES >= 1000
 
 
-def test_there_is_no_interval_where_nothing_can_be_said() -> None:
+def test_without_enough_data_there_is_no_interval() -> None:
     perfect = counts(matches(squares(20, 20)))
     alike = interval(1.0, [perfect], [{n: str(n) for n in range(1, 21)}])
     assert (alike["low"], alike["high"]) == (None, None)
@@ -153,7 +153,7 @@ def test_there_is_no_interval_where_nothing_can_be_said() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(0, 1), (7, 7)])
 def test_the_ids_of_annotations_change_no_number(first: int, second: int) -> None:
-    """pycocotools takes a match with the id 0 for none, and two annotations of one id for one."""
+    """pycocotools treats a match with id 0 as no match, and two annotations with the same id as one."""
     annotations = [
         Annotation(identity, 1, (9.0 * number, 9.0, 50.0, 50.0), 2500.0, False)
         for number, identity in enumerate((first, second))

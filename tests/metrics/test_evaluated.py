@@ -1,4 +1,4 @@
-"""The rows of an evaluation during training: a name means the same in each of them."""
+"""Rows of evaluations during training: a name means the same in all of them."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def replied(number: int, **parts: float) -> Trajectory:
     return Trajectory(sample_id=f"photo/{number}", source="coco", reward=reward)
 
 
-def test_numbers_of_a_set_do_not_stand_in_the_place_of_means_over_replies() -> None:
+def test_set_scores_do_not_replace_means_over_replies() -> None:
     replies = [replied(0, ap=0.4, ap50=0.5, boxes=2.0), replied(1, ap=0.8, ap50=1.0, boxes=4.0)]
     of_the_set = {"score": 0.3, "ap50": 0.6, "ap_small": 0.1, "boxes": 6, "foreign": 1, "n": 2, "unscored": 0}
     rows = evaluated("val", replies, of_the_set, [], evidence_score=1.0, max_unaudited=0.05, seed=0)
@@ -27,7 +27,7 @@ def test_numbers_of_a_set_do_not_stand_in_the_place_of_means_over_replies() -> N
     assert (source["ap50"], source["boxes"]) == pytest.approx((0.75, 3.0))
 
 
-def test_who_passes_is_a_share_as_in_the_rows_of_sources() -> None:
+def test_passing_is_a_share_as_in_the_rows_by_source() -> None:
     replies = [replied(0, not_attempted=1.0), replied(1, not_attempted=0.0)]
     scores = {"score": 0.0, "f1": 0.0, "not_attempted": 1}
     rows = evaluated("val", replies, scores, [], evidence_score=1.0, max_unaudited=0.05, seed=0)

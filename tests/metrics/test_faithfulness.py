@@ -49,7 +49,7 @@ def value(estimate: Estimate | None) -> float:
     return estimate.value
 
 
-def test_both_denominators() -> None:
+def test_shares_have_both_denominators() -> None:
     result = faithfulness(ROWS, seed=0, max_unaudited=0.2)
     assert (result.n, result.n_unscored, result.n_unaudited, result.no_shares) == (8, 1, 1, None)
     assert value(result.accuracy) == 0.5
@@ -62,10 +62,10 @@ def test_both_denominators() -> None:
     assert value(result.red_flags) == 4 / 8
 
 
-def test_the_buckets_of_figure_8() -> None:
+def test_the_buckets_are_those_of_figure_8() -> None:
     buckets = {bucket.calls: bucket for bucket in faithfulness(ROWS, seed=0, max_unaudited=0.2).buckets}
     assert list(buckets) == ["0", "1", "2", "3+"]
-    # The one whose looks are not known counts: its answer is.
+    # The trajectory with unknown looks counts, as its answer is known.
     assert [value(bucket.share) for bucket in buckets.values()] == pytest.approx([2 / 9, 4 / 9, 1 / 9, 2 / 9])
     assert [value(bucket.correct_share) for bucket in buckets.values()] == pytest.approx(
         [1 / 9, 3 / 9, 1 / 9, 0]
@@ -76,7 +76,7 @@ def test_the_buckets_of_figure_8() -> None:
 LOOKS = ("faithful", "unfaithful", "small")
 
 
-def test_where_calls_cannot_be_audited_there_are_no_shares_of_the_rest() -> None:
+def test_if_calls_cannot_be_audited_there_are_no_shares() -> None:
     free = [Looked(True, 0, False)] * 90 + [Looked(False, 0, False)] * 6
     blind = [Looked(True, 1, None, why="no boxes"), Looked(True, 2, None, why="no boxes")]
     seen = [Looked(True, 1, True)] * 2
@@ -93,14 +93,14 @@ def test_where_calls_cannot_be_audited_there_are_no_shares_of_the_rest() -> None
     assert faithfulness([*free, *seen], seed=0, max_unaudited=0.0).no_shares is None
 
 
-def test_what_is_shown_whole_and_small_is_told_apart_among_the_unfaithful() -> None:
+def test_full_views_and_small_crops_are_distinguished_among_unfaithful_ones() -> None:
     result = faithfulness(ROWS, seed=0, max_unaudited=0.2)
     assert value(result.small_of_correct) == value(result.unfaithful_of_correct) == 0.25
     assert value(result.small_of_all) == 0.125
 
 
 @pytest.mark.parametrize("rows", [[], [Looked(None, 1, True)]])
-def test_where_nothing_is_scored_nothing_is_claimed(rows: list[Looked]) -> None:
+def test_without_scores_nothing_is_claimed(rows: list[Looked]) -> None:
     result = faithfulness(rows, seed=0, max_unaudited=0.2)
     assert (result.n, result.n_unscored, result.n_unaudited) == (0, len(rows), 0)
     assert (
@@ -114,7 +114,7 @@ def test_without_a_right_answer_only_its_denominator_is_empty() -> None:
     assert value(result.faithful_of_all) == 0.0
 
 
-def test_the_chance_level_is_over_the_right_answers_of_which_the_share_is() -> None:
+def test_the_chance_level_and_the_share_have_the_same_denominator() -> None:
     looked = [
         Looked(True, 1, True, by_chance=0.0),
         Looked(True, 0, False, by_chance=0.5),
@@ -133,7 +133,7 @@ def test_the_chance_level_is_over_the_right_answers_of_which_the_share_is() -> N
     assert faithfulness(wrong, seed=0, max_unaudited=0.2).no_chance is None
 
 
-def test_the_interval_is_that_of_the_binomial() -> None:
+def test_the_interval_is_binomial() -> None:
     rows = [Looked(number < 300, 1, True) for number in range(1000)]
     accuracy = faithfulness(rows, seed=0, max_unaudited=0.2).accuracy
     assert accuracy is not None
@@ -147,7 +147,7 @@ def test_the_interval_is_that_of_the_binomial() -> None:
     st.lists(st.builds(Looked, st.booleans(), st.just(0), st.just(False)), max_size=10),
     st.integers(0, 9),
 )
-def test_shares_add_up_and_neither_order_nor_run_changes_them(
+def test_shares_add_up_and_do_not_depend_on_order_or_run(
     looked: list[Looked], blind: list[Looked], seed: int
 ) -> None:
     rows = looked + blind

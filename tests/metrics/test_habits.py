@@ -1,4 +1,4 @@
-"""How a policy looks, and what its answers follow: counted by hand, and against a plain count."""
+"""How a policy looks and what its answers follow: compared with hand counts and a plain count."""
 
 from dataclasses import dataclass, field, fields
 from itertools import count
@@ -23,11 +23,11 @@ class Looked:
 
 
 ROWS = [
-    Looked(True, 1, True),  # the cue is right, or there is none: nobody knows what it follows
-    Looked(True, 1, True, by_cue=False),  # looks and uses
+    Looked(True, 1, True),  # the cue is right, or missing: what the answer follows is unknown
+    Looked(True, 1, True, by_cue=False),  # looks and uses it
     Looked(False, 2, True, whole=True, by_cue=True),  # looks, and answers by the cue
     Looked(False, 1, False, whole=True, by_cue=True),
-    Looked(False, 1, False, by_cue=False),  # looks beside, and guesses
+    Looked(False, 1, False, by_cue=False),  # looks at the wrong place and guesses
     Looked(True, 0, False),
     Looked(False, 0, False, by_cue=True),
     Looked(False, 0, False, by_cue=True),
@@ -44,19 +44,19 @@ def row(habit: Habit) -> tuple[int | None, float | None, float | None, float | N
     return (habit.n, *map(value, (habit.share, habit.accuracy, habit.by_cue, habit.by_target)))
 
 
-def test_ways_to_look_and_what_answers_follow() -> None:
+def test_ways_to_look_and_what_answers_follow_are_counted() -> None:
     found = habits(ROWS, seed=0, max_unaudited=0.2)
     assert (found.n, found.left_out) == (8, 2)
     assert row(found.shows) == (3, 0.375, round(2 / 3, 6), 0.5, 0.5)
     assert row(found.whole) == (1, 0.125, 0.0, 1.0, 0.0)
     assert row(found.miss) == (1, 0.125, 0.0, 0.0, 0.0)
     assert row(found.none) == (3, 0.375, round(1 / 3, 6), 1.0, 0.0)
-    # Of six with a wrong cue four follow it, one the target, and one neither.
+    # Of six with a wrong cue, four follow it, one follows the target, and one neither.
     assert row(found.everything) == (8, 1.0, 0.375, round(4 / 6, 6), round(1 / 6, 6))
 
 
-def test_where_hardly_a_look_could_be_judged_nothing_is_said_of_looks() -> None:
-    """What is left would be a policy that never looks."""
+def test_if_hardly_any_look_was_judged_no_looks_are_reported() -> None:
+    """Otherwise the rest would look like a policy that never looks."""
     rows = [*(Looked(True, 1, None) for _ in range(9)), Looked(False, 0, False)]
     found = habits(rows, seed=0, max_unaudited=0.05)
     assert (found.n, found.left_out) == (10, 0)
@@ -66,7 +66,7 @@ def test_where_hardly_a_look_could_be_judged_nothing_is_said_of_looks() -> None:
         assert row(habit) == (None,) * 5
 
 
-def test_nothing_is_known_about_nobody() -> None:
+def test_without_trajectories_nothing_is_reported() -> None:
     found = habits([Looked(None, 1, True)], seed=0, max_unaudited=0.2)
     assert (found.n, found.left_out) == (0, 1)
     assert row(found.everything) == (0, None, None, None, None)
@@ -87,7 +87,7 @@ def test_nothing_is_known_about_nobody() -> None:
         max_size=30,
     )
 )
-def test_the_ways_to_look_are_all_there_is(rows: list[Looked]) -> None:
+def test_the_ways_to_look_cover_all_trajectories(rows: list[Looked]) -> None:
     found = habits(rows, seed=0, max_unaudited=1.0)
     ways = [getattr(found, look) for look in LOOKS]
     assert {*LOOKS} == {f.name for f in fields(Habits)} - {"n", "left_out", "everything"}

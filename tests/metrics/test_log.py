@@ -12,7 +12,7 @@ def write(path: Path, steps: range, *, first_step: int, value: float = 1.0) -> N
             log.write(step, {"quiz": {"reward": value}, "all": {"reward": value, "trajectories": 4}})
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_metrics_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "run" / "metrics.jsonl"
     write(path, range(2), first_step=0)
     assert read_metrics(path)[:2] == [
@@ -41,7 +41,7 @@ def test_a_resumed_run_writes_its_steps_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_number_that_is_none_stops_the_run(tmp_path: Path, value: float) -> None:
+def test_a_nan_stops_the_run(tmp_path: Path, value: float) -> None:
     with (
         MetricsLog(tmp_path / "m.jsonl", first_step=0) as log,
         pytest.raises(RunFailed, match=r"kl(.|\n)*step 7"),
@@ -53,7 +53,7 @@ def test_a_number_that_is_none_stops_the_run(tmp_path: Path, value: float) -> No
     "line",
     ["nonsense", "[]", "{}", '{"step": "1", "source": "a"}', '{"step": 1, "source": "a", "kl": "low"}'],
 )
-def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
+def test_a_broken_line_is_reported(tmp_path: Path, line: str) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"step": 0, "source": "a"}}\n{line}\n')
     with pytest.raises(DataError, match=r"metrics\.jsonl:2(.|\n)*delete it"):

@@ -1,4 +1,4 @@
-"""The interval of a difference over questions, of several runs together."""
+"""The interval of a difference over questions, for several runs together."""
 
 import numpy as np
 import pytest
@@ -13,13 +13,13 @@ PAIRS = st.lists(st.builds(Pair, st.sampled_from("abcdef"), SCORES, SCORES), min
 
 @settings(max_examples=30)
 @given(PAIRS)
-def test_it_is_that_of_the_whole_comparison(pairs: list[Pair]) -> None:
+def test_the_mean_difference_is_that_of_the_whole_comparison(pairs: list[Pair]) -> None:
     assert mean_difference(pairs) == paired(pairs).difference
 
 
 @settings(max_examples=30)
 @given(PAIRS)
-def test_turned_round_it_is_the_same_with_other_signs(pairs: list[Pair]) -> None:
+def test_swapping_the_models_flips_the_signs(pairs: list[Pair]) -> None:
     found, turned = (
         mean_difference(pairs),
         mean_difference([Pair(one.cluster, one.b, one.a) for one in pairs]),
@@ -28,10 +28,10 @@ def test_turned_round_it_is_the_same_with_other_signs(pairs: list[Pair]) -> None
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_19_of_20_intervals_hold_the_difference(shared: bool) -> None:
-    """Six seeds with 240 questions, of their own or the same: the share of intervals that hold the truth.
+def test_the_interval_covers_the_difference_in_19_of_20_cases(shared: bool) -> None:
+    """Six seeds with 240 questions each, different or the same: the coverage of the intervals.
 
-    A model gains a question in 10 of 100 draws and loses it in 12, more or less by the question.
+    A model gains a question in 10 of 100 draws and loses it in 12, varying by question.
     """
     random, held, tries = np.random.default_rng(0), 0, 200
     for _ in range(tries):

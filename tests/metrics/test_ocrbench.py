@@ -1,4 +1,4 @@
-"""OCRBench v2: means of categories, means of questions, and nothing where something waits."""
+"""OCRBench v2: means of categories, means of questions, and no mean while a score is deferred."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def marks(values: dict[str, list[float | None]]) -> list[Mark]:
     ]
 
 
-def test_authors_give_means_of_categories_and_lmms_eval_of_questions() -> None:
+def test_authors_average_categories_and_lmms_eval_averages_questions() -> None:
     found = ocrbench(marks(MARKS))  # type: ignore[arg-type]
     assert found["en"] == pytest.approx((2 / 3 + 0.5) / 2)
     assert found["cn"] == 0.25
@@ -35,7 +35,7 @@ def test_authors_give_means_of_categories_and_lmms_eval_of_questions() -> None:
 
 
 @pytest.mark.parametrize("scorer", [ocrbench, ocrbench_weighted])
-def test_what_waits_takes_its_means_away_and_no_others(scorer: object) -> None:
+def test_a_deferred_score_removes_only_the_means_it_belongs_to(scorer: object) -> None:
     found = scorer(marks(MARKS | {"text_spotting_en": [0.5, None]}))  # type: ignore[operator,arg-type]
     assert "score" not in found
     assert "en" not in found
@@ -46,17 +46,17 @@ def test_what_waits_takes_its_means_away_and_no_others(scorer: object) -> None:
 
 
 def unscored(values: dict[str, list[float | None]]) -> list[Mark]:
-    """Where a score is missing, nobody could give one: it does not wait for a script."""
+    """A reply without a score that is not deferred to an official script."""
     return [replace(mark, waits=False) for mark in marks(values)]
 
 
-def test_unscored_replies_weigh_nothing() -> None:
+def test_unscored_replies_have_no_weight() -> None:
     found = ocrbench_weighted(unscored(MARKS | {"text_spotting_en": [0.5, None, None, None]}))
     assert found["en"] == pytest.approx(2.5 / 4)
     assert found["score"] == pytest.approx(3.0 / 6)
 
 
-def test_a_language_without_a_mean_leaves_no_mean_of_both() -> None:
+def test_without_a_mean_for_one_language_there_is_no_overall_mean() -> None:
     found = ocrbench(unscored(MARKS | {"text_spotting_en": [None]}))
     assert found.keys().isdisjoint({"en", "score", "intervals"})
     assert found["cn"] == 0.25

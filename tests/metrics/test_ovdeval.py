@@ -11,7 +11,7 @@ EXACT = 1e-9
 
 
 def slow_rule(answered: Answered) -> list[Detection]:
-    """The rule once more, on arrays: ranks of all who overlap a box, the first stays, the rest go."""
+    """A slow reference of the rule on arrays: among boxes that overlap a true box, only the first ranked stays."""
     predictions = list(answered.detections)
     boxes = np.array([one.sides for one in predictions]).reshape(-1, 4)
     sure = np.array([one.score for one in predictions])
@@ -30,7 +30,7 @@ def slow_rule(answered: Answered) -> list[Detection]:
 
 @settings(max_examples=70, deadline=None)
 @given(answered=sets())
-def test_what_is_left_and_its_score_are_those_of_the_slow_rule(answered: list[Answered]) -> None:
+def test_the_remaining_boxes_and_score_match_the_slow_reference(answered: list[Answered]) -> None:
     left = [suppressed(one) for one in answered]
     slow = [Answered(one.picture, tuple(slow_rule(one))) for one in answered]
     assert [one.detections for one in left] == [one.detections for one in slow]
@@ -39,7 +39,7 @@ def test_what_is_left_and_its_score_are_those_of_the_slow_rule(answered: list[An
 
 
 @pytest.mark.skipif(not MINI.is_file(), reason="coco-mini is not here")
-def test_a_photograph_with_a_name_too_many_for_each_box_scores_by_the_slow_rule() -> None:
+def test_a_photograph_with_additional_names_per_box_scores_like_the_slow_reference() -> None:
     content, pictures = mini()
     answered = [
         Answered(
@@ -71,21 +71,21 @@ def kinds(*annotations: Annotation, said: list[Detection]) -> list[int]:
     return [one.category for one in suppressed(Answered(picture(*annotations), tuple(said))).detections]
 
 
-def test_a_surer_wrong_name_drives_the_right_one_out() -> None:
+def test_a_more_confident_wrong_name_suppresses_the_right_one() -> None:
     red, blue = Detection(0, SQUARE, 0.5), Detection(1, SQUARE, 0.9)
     assert kinds(RED, said=[red, blue]) == [1]
 
 
-def test_of_equally_sure_ones_the_last_stays() -> None:
+def test_among_equally_confident_names_the_last_stays() -> None:
     assert kinds(RED, said=[Detection(kind, SQUARE, 0.5) for kind in (0, 1, 2)]) == [2]
 
 
-def test_a_box_that_overlaps_by_just_half_does_not_compete() -> None:
+def test_a_box_with_exactly_half_overlap_does_not_compete() -> None:
     half = Detection(1, (0.0, 0.0, 20.0, 10.0), 0.9)
     assert kinds(RED, said=[Detection(0, SQUARE, 0.5), half]) == [0, 1]
 
 
-def test_who_loses_at_one_box_and_wins_at_another_stays() -> None:
+def test_a_prediction_that_loses_at_one_box_and_wins_at_another_stays() -> None:
     near = Annotation(2, 0, (4.0, 0.0, 20.0, 20.0), 400.0, False)
     first, between = Detection(0, SQUARE, 0.9), Detection(1, (8.0, 0.0, 20.0, 20.0), 0.5)
     assert kinds(RED, near, said=[first, between]) == [0]
@@ -94,5 +94,5 @@ def test_who_loses_at_one_box_and_wins_at_another_stays() -> None:
     assert kinds(RED, far, said=[first, both]) == [0, 1]
 
 
-def test_where_nothing_is_annotated_all_stay() -> None:
+def test_without_annotations_all_predictions_stay() -> None:
     assert kinds(said=[Detection(0, SQUARE, 0.5)] * 2) == [0, 0]

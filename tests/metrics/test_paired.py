@@ -13,7 +13,7 @@ from vtune.metrics.paired import Pair, holm, mcnemar, paired, sign_flips
 
 
 def pairs(both: int, only_a: int, only_b: int, neither: int) -> list[Pair]:
-    """Questions that are right or wrong, each by itself."""
+    """Independent questions that are right or wrong."""
     kinds = [(1.0, 1.0)] * both + [(1.0, 0.0)] * only_a + [(0.0, 1.0)] * only_b + [(0.0, 0.0)] * neither
     return [Pair(f"q{number}", a, b) for number, (a, b) in enumerate(kinds)]
 
@@ -33,23 +33,23 @@ def turned(rows: Sequence[Pair]) -> list[Pair]:
         (4, 4, 1.0),
     ],
 )
-def test_mcnemar_is_what_is_counted_by_hand(only_a: int, only_b: int, p: float) -> None:
+def test_mcnemar_matches_a_hand_calculation(only_a: int, only_b: int, p: float) -> None:
     found = paired(pairs(3, only_a, only_b, 4))
     assert (found.test, found.better_a, found.better_b) == ("exact McNemar", only_a, only_b)
     assert found.p == pytest.approx(p)
-    # Flipping signs is the same test where every question is right or wrong by itself.
+    # For independent questions, random sign flips give the same test.
     less = np.array([0.0] * 7 + [-1.0] * only_a + [1.0] * only_b)
     assert sign_flips(less) == pytest.approx(p) == mcnemar(less)
 
 
-def test_clusters_that_differ_are_counted() -> None:
+def test_differing_clusters_are_counted() -> None:
     sizes = (1, 2, 1, 1, 1, 1, 10)
     rows = [Pair(f"c{number}", 0.0, 1.0) for number, size in enumerate(sizes) for _ in range(size)]
     found = paired([*rows, Pair("c9", 1.0, 1.0)])
     assert (found.differing, found.clusters, found.better_b) == (7, 8, 17)
 
 
-def test_many_flips_are_drawn_and_come_close_to_all_of_them() -> None:
+def test_sampled_sign_flips_come_close_to_the_exact_test() -> None:
     for won, lost in ((30, 18), (31, 14), (24, 24)):
         less = np.array([1.0] * won + [-1.0] * lost)
         assert sign_flips(less) == pytest.approx(mcnemar(less), abs=0.004)
@@ -62,7 +62,7 @@ ROWS = st.lists(st.builds(Pair, st.sampled_from("abcdefghijklmnop"), SCORES, SCO
 
 @settings(max_examples=200)
 @given(ROWS, st.integers(0, 9))
-def test_turned_round_everything_is_turned_round(rows: list[Pair], seed: int) -> None:
+def test_swapping_the_evaluations_swaps_everything(rows: list[Pair], seed: int) -> None:
     found, other = paired(rows), paired(turned(rows))
     assert (found.a, found.b, found.better_a, found.better_b) == (
         other.b,
@@ -80,7 +80,7 @@ def test_turned_round_everything_is_turned_round(rows: list[Pair], seed: int) ->
 
 
 @given(ROWS)
-def test_the_interval_holds_the_difference_and_stays_within_1(rows: list[Pair]) -> None:
+def test_the_interval_contains_the_difference_and_stays_within_1(rows: list[Pair]) -> None:
     found = paired(rows)
     low, high = found.difference.low, found.difference.high
     assert low is not None
@@ -91,15 +91,15 @@ def test_the_interval_holds_the_difference_and_stays_within_1(rows: list[Pair]) 
     assert found.difference.value == pytest.approx(found.b - found.a)
 
 
-def test_two_that_never_differ_are_not_known_to_be_the_same() -> None:
+def test_two_evaluations_that_never_differ_still_have_an_interval() -> None:
     found = paired(pairs(80, 0, 0, 12))
     assert (found.difference.value, found.p) == (0.0, 1.0)
     assert found.difference.high == pytest.approx(-(found.difference.low or 0))
     assert found.difference.high == pytest.approx(0.0401, abs=1e-4)
 
 
-def test_gains_that_are_alike_do_not_make_an_interval_of_rights_and_wrongs() -> None:
-    """Of twelve questions with four rollouts, eight gain one: t gives 12.5 ± 12.7 points, Wilson's ± 28."""
+def test_equal_gains_do_not_get_a_binomial_interval() -> None:
+    """Eight of twelve questions with four rollouts gain one: t gives 12.5 ± 12.7 points, Wilson's ± 28."""
     less = np.array([0.25] * 8 + [0.0] * 2 + [-0.25] * 2)
     found = paired([Pair(f"q{number}", 0.5, 0.5 + one) for number, one in enumerate(less)]).difference
     assert found.low is not None
@@ -108,7 +108,7 @@ def test_gains_that_are_alike_do_not_make_an_interval_of_rights_and_wrongs() -> 
     assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.2)
 
 
-def test_gains_that_are_alike_hold_the_truth_in_95_of_100_draws() -> None:
+def test_intervals_of_equal_gains_cover_the_truth_in_95_percent() -> None:
     draw = np.random.default_rng(4)
     held = 0
     for _ in range(300):
@@ -118,8 +118,8 @@ def test_gains_that_are_alike_hold_the_truth_in_95_of_100_draws() -> None:
     assert held / 300 >= 0.92
 
 
-def test_few_that_differ_from_a_common_gain_hold_the_truth_in_95_of_100_draws() -> None:
-    """Of 92 nearly all gain a quarter; few lose a half; resamples alone hold the truth in 88 of 100."""
+def test_intervals_of_mostly_equal_gains_cover_the_truth_in_95_percent() -> None:
+    """Nearly all of 92 gain a quarter and a few lose a half; plain resampling covers the truth in 88 of 100."""
     draw = np.random.default_rng(6)
     held = 0
     for _ in range(200):
@@ -129,7 +129,7 @@ def test_few_that_differ_from_a_common_gain_hold_the_truth_in_95_of_100_draws() 
     assert held / 200 >= 0.93
 
 
-def test_rotations_of_a_question_are_not_four_questions() -> None:
+def test_rotations_of_a_question_do_not_count_as_four_questions() -> None:
     alone = [Pair(f"q{n}", 0.0, float(n < 8)) for n in range(50)]
     rotated = [pair for pair in alone for _ in range(4)]
     apart = [Pair(f"{pair.cluster}/{n}", pair.a, pair.b) for n, pair in enumerate(rotated)]
@@ -141,8 +141,10 @@ def test_rotations_of_a_question_are_not_four_questions() -> None:
     assert four.difference.low == pytest.approx(one.difference.low)
 
 
-def test_where_nothing_differs_one_of_twenty_comparisons_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the interval holds the truth in 95 of 100: 120 questions with four rollouts each."""
+def test_without_a_difference_one_in_twenty_comparisons_is_significant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And the interval covers the truth in 95 of 100: 120 questions with four rollouts each."""
     monkeypatch.setattr("vtune.metrics.paired.FLIPS", 2000)
     draw = np.random.default_rng(3)
     said = held = 0
@@ -157,7 +159,7 @@ def test_where_nothing_differs_one_of_twenty_comparisons_says_so(monkeypatch: py
     assert held / runs == pytest.approx(0.95, abs=0.03)
 
 
-def test_holm_by_hand() -> None:
+def test_holm_matches_a_hand_calculation() -> None:
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06})
     assert holm({"a": 0.6, "b": 0.7}) == pytest.approx({"a": 1.0, "b": 1.0})
     assert holm({}) == {}

@@ -17,7 +17,7 @@ def item(name: str, *scores: float | None) -> Item:
 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=9), st.data())
-def test_pass_at_k_is_the_share_of_all_subsets_with_a_right_one(
+def test_pass_at_k_is_the_share_of_subsets_with_a_right_rollout(
     scores: list[float], data: st.DataObject
 ) -> None:
     k = data.draw(st.integers(1, len(scores)))
@@ -25,12 +25,12 @@ def test_pass_at_k_is_the_share_of_all_subsets_with_a_right_one(
     assert pass_at(k, scores) == pytest.approx(fmean(drawn))
 
 
-def test_one_rollout_has_no_numbers_over_rollouts() -> None:
+def test_a_single_rollout_has_no_numbers_over_rollouts() -> None:
     assert repeated([item("a", 1.0), item("b", 0.0)]) is None
     assert repeated([]) is None
 
 
-def test_six_rollouts_have_the_mean_and_the_chance_of_1_2_4_and_6() -> None:
+def test_six_rollouts_have_the_mean_and_pass_at_1_2_4_and_6() -> None:
     found = repeated([item("a", *[1.0] * 6), item("b", 1.0, *[0.0] * 5), item("c", *[0.0] * 6)])
     assert found is not None
     assert list(found) == ["avg@6", "pass@1", "pass@2", "pass@4", "pass@6", "unscored"]
@@ -57,7 +57,7 @@ def test_what_nobody_scored_is_left_out_and_counted() -> None:
     assert nothing == {"avg@2": None, "pass@1": None, "pass@2": None, "unscored": 1}
 
 
-def test_rollouts_of_a_question_are_one_item() -> None:
+def test_rollouts_of_a_question_count_as_one_item() -> None:
     extra = {"category": "single"}
     marks = [
         Mark("q/1", extra, 1.0, unreadable=False, source="s", cluster="picture"),
@@ -70,7 +70,7 @@ def test_rollouts_of_a_question_are_one_item() -> None:
     ]
 
 
-def test_each_number_says_of_how_many_questions_it_is_where_they_are_not_all() -> None:
+def test_numbers_over_fewer_questions_state_how_many() -> None:
     found = repeated([item("a", 1.0, 0.0, 1.0), item("b", None, 0.0, 1.0), item("c", None, None, 1.0)])
     assert found is not None
     numbers = {name: value.get("n") for name, value in found.items() if name != "unscored"}

@@ -29,7 +29,7 @@ def reply(total: float | None, number: int = 0, source: str = "quiz") -> Traject
 
 
 @pytest.mark.parametrize("word", REFLECTIVE)
-def test_each_of_the_fifteen_words_is_seen_in_any_case(word: str) -> None:
+def test_each_of_the_15_words_is_found_in_any_case(word: str) -> None:
     assert len(set(REFLECTIVE)) == 15
     assert reflects(f"Let me {word.upper()} it.")
 
@@ -38,7 +38,7 @@ def test_a_plain_reply_does_not_reflect() -> None:
     assert not reflects("<think>The sign is red.</think><answer>7</answer>")
 
 
-def test_examples_go_from_the_worst_to_the_best_of_every_source() -> None:
+def test_examples_range_from_worst_to_best_for_every_source() -> None:
     drawn = [reply(total, number) for number, total in enumerate((0.5, 1.0, None, 0.0, 0.75))]
     drawn += [reply(0.25, source="boxes")]
     shown = examples(drawn, each=3)
@@ -49,13 +49,13 @@ def test_examples_go_from_the_worst_to_the_best_of_every_source() -> None:
         ("quiz", 1.0),
     ]
     assert examples(drawn[::-1], each=3) == shown
-    # An unscored one takes nobody's place.
+    # An unscored reply does not displace a scored one.
     rewards = [t.reward and t.reward.total for t in examples(drawn, each=6)]
     assert rewards == [0.25, 0.0, 0.5, 0.75, 1.0, None]
     assert [t.reward and t.reward.total for t in examples(drawn[2:3], each=2)] == [None]
 
 
-def test_kept_replies_are_read_back_newest_first_and_a_step_done_again_replaces_its_own(
+def test_kept_replies_are_read_newest_first_and_a_repeated_step_replaces_its_own(
     tmp_path: Path,
 ) -> None:
     assert last_replies(tmp_path) == []
@@ -72,14 +72,14 @@ def test_kept_replies_are_read_back_newest_first_and_a_step_done_again_replaces_
     ]
 
 
-def test_a_broken_file_of_replies_is_named(tmp_path: Path) -> None:
+def test_a_broken_file_of_replies_is_reported(tmp_path: Path) -> None:
     keep_replies(tmp_path, 3, [reply(0.5)])
     (tmp_path / "replies/step-000003.jsonl").write_text(json.dumps([1]) + "\n")
     with pytest.raises(DataError, match="replies"):
         last_replies(tmp_path)
 
 
-def test_replies_of_steps_that_are_done_again_are_forgotten(tmp_path: Path) -> None:
+def test_replies_of_repeated_steps_are_deleted(tmp_path: Path) -> None:
     for step in (0, 4, 5):
         keep_replies(tmp_path, step, [reply(1.0)])
     forget_replies(tmp_path, 4)
@@ -87,7 +87,7 @@ def test_replies_of_steps_that_are_done_again_are_forgotten(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["step-000005-good.jsonl", "step-000005_good.jsonl"])
-def test_a_copy_beside_kept_replies_is_neither_read_nor_forgotten(name: str, tmp_path: Path) -> None:
+def test_a_copy_beside_kept_replies_is_neither_read_nor_deleted(name: str, tmp_path: Path) -> None:
     keep_replies(tmp_path, 5, [reply(1.0)])
     (tmp_path / "replies" / name).write_text("mine")
     assert [one["step"] for one in last_replies(tmp_path)] == [5]
@@ -95,7 +95,7 @@ def test_a_copy_beside_kept_replies_is_neither_read_nor_forgotten(name: str, tmp
     assert [path.name for path in (tmp_path / "replies").iterdir()] == [name]
 
 
-def test_stored_replies_are_chosen_as_kept_ones_are(tmp_path: Path) -> None:
+def test_stored_replies_are_chosen_like_kept_ones(tmp_path: Path) -> None:
     drawn = [reply(total, number) for number, total in enumerate((0.5, None, 1.0, 0.0))]
     drawn.append(reply(0.25, source="other"))
     write_trajectories(tmp_path / "trajectories.parquet", drawn)

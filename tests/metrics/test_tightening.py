@@ -14,7 +14,7 @@ def step(
     return [*lines, MetricsLine(number, "quiz", {"reward_accuracy": 1.0})]
 
 
-def test_a_fall_at_a_tightening_and_the_recovery_are_told_for_sources_with_boxes() -> None:
+def test_a_fall_at_a_tightening_and_its_recovery_are_reported_for_box_sources() -> None:
     rewards = [0.0] * 5 + [0.8] * 10 + [0.2] * 5 + [0.5] * 15 + [0.9] * 5
     lines = [one for n, reward in enumerate(rewards) for one in step(n, 0.85 if n < 15 else 0.95, reward)]
     (found,) = tightenings(lines)
@@ -25,7 +25,7 @@ def test_a_fall_at_a_tightening_and_the_recovery_are_told_for_sources_with_boxes
     }
 
 
-def test_a_window_stays_in_its_stage_and_a_loosening_is_no_tightening() -> None:
+def test_a_window_stays_in_its_stage_and_a_loosening_is_not_a_tightening() -> None:
     thresholds = [0.5, 0.5, 0.6, 0.6, 0.5, 0.6]
     rewards = [0.1, 0.3, 0.5, 0.7, None, 1.0]
     lines = [

@@ -1,4 +1,4 @@
-"""Trackers: the real ones where they are installed, and what happens when one breaks."""
+"""Trackers: the real ones if they are installed, and what happens if one fails."""
 
 import hashlib
 import importlib.util
@@ -30,7 +30,7 @@ def png(width: int, height: int, colour: str) -> Picture:
 
 
 def looked() -> Trajectory:
-    """A photograph and the crop of it that a call returned."""
+    """A photograph and a crop of it returned by a call."""
     call = Call(
         tool="python", arguments="{}", status="ok", crops=(Crop(image=0, bbox=(10, 10, 60, 60), shown=1),)
     )
@@ -38,7 +38,7 @@ def looked() -> Trajectory:
 
 
 def tracked(name: str, out: Path) -> tuple[Tracker, list[str]]:
-    """Tell a tracker two steps, and show trajectories in the second."""
+    """Log two steps to a tracker, with trajectories in the second."""
     told: list[str] = []
     out.mkdir(exist_ok=True)
     with Tracker(name, out, {"seed": 0}, first_step=0, warn=told.append) as tracker:
@@ -80,7 +80,7 @@ def test_wandb_offline_gets_numbers_and_pictures(tmp_path: Path, monkeypatch: py
     assert len(list(tmp_path.glob("wandb/offline-run-*/files/media/images/trajectories/*.png"))) == SHOWN
 
 
-def test_mlflow_gets_numbers_and_pictures_and_a_resumed_run_goes_on(
+def test_mlflow_gets_numbers_and_pictures_and_a_resumed_run_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("mlflow")
@@ -113,7 +113,7 @@ def test_mlflow_gets_numbers_and_pictures_and_a_resumed_run_goes_on(
 
 
 def test_trackio_gets_numbers_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Before it is imported: it reads the place then.
+    # Set before the import, which reads it.
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     pytest.importorskip("trackio")
@@ -123,10 +123,10 @@ def test_trackio_gets_numbers_and_pictures(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("name", "key"), [("wandb", "id"), ("trackio", "name")])
-def test_a_run_is_known_by_what_its_folder_keeps_and_not_by_where_that_is(
+def test_a_runs_identity_is_stored_in_its_folder_and_survives_a_move(
     name: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both trackers append to whatever has the same identity, and drop or mix the steps that it has."""
+    """Both trackers append to a run with the same identity, and drop or mix steps that exist already."""
     ids: list[str] = []
 
     def init(**given: Any) -> SimpleNamespace:
@@ -154,7 +154,7 @@ def test_a_run_is_known_by_what_its_folder_keeps_and_not_by_where_that_is(
 
 
 @pytest.mark.parametrize("name", ["wandb", "trackio"])
-def test_a_run_from_before_its_identity_was_kept_continues_as_what_it_was(
+def test_an_older_run_without_a_stored_identity_continues_under_its_old_one(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inits: list[Any] = []
@@ -175,7 +175,7 @@ def test_a_run_from_before_its_identity_was_kept_continues_as_what_it_was(
     assert (one[key], two[key]) == (value, value)
 
 
-def test_wandb_gets_steps_as_a_column_for_its_own_count_drops_what_is_done_again(
+def test_wandb_gets_steps_as_a_column_as_its_own_count_drops_repeated_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows: list[Any] = []
@@ -195,7 +195,7 @@ def test_wandb_gets_steps_as_a_column_for_its_own_count_drops_what_is_done_again
 
 
 class Broken:
-    """A tracker whose server has gone."""
+    """A tracker whose server is gone."""
 
     def __init__(self, out: Path, settings: Any, first_step: int) -> None:
         pass
@@ -209,7 +209,7 @@ class Broken:
         raise ConnectionError("no route to host")
 
 
-def test_a_tracker_that_fails_is_said_once_and_counted(
+def test_a_failing_tracker_is_reported_once_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(trackers.BACKENDS, "wandb", (Broken, "json", "wandb"))
@@ -221,7 +221,7 @@ def test_a_tracker_that_fails_is_said_once_and_counted(
     ]
 
 
-def test_a_tracker_that_does_not_open_is_no_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_does_not_open_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(out: Path, settings: Any, first_step: int) -> Any:
         raise PermissionError("no key")
 
@@ -240,7 +240,7 @@ def test_a_tracker_must_be_known_and_installed(monkeypatch: pytest.MonkeyPatch) 
     assert caught.value.fix == "pip install mlflow-skinny"
 
 
-def test_a_montage_shows_pictures_in_order_with_the_boxes_that_calls_cut_out() -> None:
+def test_a_montage_shows_pictures_in_order_with_the_boxes_of_crops() -> None:
     picture = montage(looked())
     assert picture.height == HEIGHT
     assert picture.getpixel((100, 200)) == (0, 0, 255)
@@ -249,7 +249,7 @@ def test_a_montage_shows_pictures_in_order_with_the_boxes_that_calls_cut_out() -
     assert (min(red), max(red)) == pytest.approx((25, 155), abs=4)
 
 
-def test_the_caption_says_what_was_earned() -> None:
+def test_the_caption_shows_the_rewards() -> None:
     assert "unscored" in caption(replace(looked(), reward=None))
     assert caption(looked()).startswith(TRAJECTORY.sample_id)
     assert json.dumps(caption(replace(looked(), answer=None))).count("no answer") == 1
@@ -270,7 +270,7 @@ def test_a_tracker_learns_whether_the_run_failed(tmp_path: Path, monkeypatch: py
     assert ended == [False, True]
 
 
-def test_the_page_that_a_tracker_names_is_one_that_a_shell_can_open(tmp_path: Path) -> None:
+def test_the_tracker_page_can_be_opened_from_a_shell(tmp_path: Path) -> None:
     out = tmp_path / "a run; rm -rf"
     assert shlex.split(local_page(out)) == ["vtune", "view", str(out)]
     said = local_key(out, out / "trajectories" / "step-000010-rank-1.parquet", 3)

@@ -1,4 +1,4 @@
-"""Small files in the shape of published data sets, each with one odd row."""
+"""Small files in the layout of published data sets, each with one invalid row."""
 
 import base64
 import csv
@@ -53,12 +53,12 @@ NONE = Options()
 
 @dataclass(frozen=True)
 class Published:
-    """What a fixture made, and what an import of it must find."""
+    """The files of a fixture, and the expected result of importing them."""
 
     paths: list[Path]
     verifiers: dict[str, int]
     odd: dict[str, str]
-    """"file, row" of what must be left out -> a word of the reason."""
+    """"file, row" of what must be skipped -> a word of the reason."""
     options: Options = NONE
     sources: tuple[str, ...] = ()
 
@@ -152,12 +152,12 @@ You are provided with function signatures within <tools></tools> XML tags:
 <tools>
 {"type":"function","function":{"name":"image_zoom_in_tool"}}
 </tools>"""
-"""Its SYSTEM_PROMPT_V2, in short."""
+"""DeepEyes' SYSTEM_PROMPT_V2, shortened."""
 DEEPEYES_USER = (
     "\nThink first, call **image_zoom_in_tool** if needed, then answer. Format strictly as:  "
     "<think>...</think>  <tool_call>...</tool_call> (if tools needed)  <answer>...</answer> "
 )
-"""Its USER_PROMPT_V2."""
+"""DeepEyes' USER_PROMPT_V2."""
 
 
 def deepeyes(folder: Path) -> Published:
@@ -265,7 +265,7 @@ def thyme(folder: Path) -> Published:
 
 
 def conversations(folder: Path) -> Published:
-    """As ms-swift's guide to own data sets, LLaMA-Factory's to multimodal ShareGPT, and TRL have them."""
+    """The layouts of ms-swift's guide to custom data sets, LLaMA-Factory's multimodal ShareGPT, and TRL."""
     for number in range(2):
         (folder / f"{number}.jpg").write_bytes(jpeg(number))
     box = {"name": "image_zoom_in_tool", "arguments": {"bbox_2d": [2, 2, 20, 20]}}
@@ -305,7 +305,7 @@ def conversations(folder: Path) -> Published:
 
 
 def turns_of(said: list[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Turns {role, content}."""
+    """Turns as {role, content}."""
     return [{"role": who, "content": text} for who, text in said]
 
 
@@ -419,14 +419,14 @@ def coco(folder: Path) -> Published:
 
 
 def coco_set(folder: Path) -> Published:
-    """As COCO unpacks: photographs beside the folder of annotations."""
+    """COCO as unpacked: photographs beside the folder of annotations."""
     (folder / "val2017").mkdir(parents=True)
     published = coco(folder / "val2017")
     file = folder / "annotations" / "instances_val2017.json"
     file.parent.mkdir()
     content = json.loads(published.paths[0].read_text())
     published.paths[0].unlink()
-    # Its last annotation is of no category: a set that lacks one cannot be scored.
+    # The last annotation has no valid category, and a set without it could not be scored.
     content["annotations"].pop()
     file.write_text(json.dumps(content))
     return Published(
@@ -464,7 +464,7 @@ def ovdeval(folder: Path) -> Published:
 
 
 def annotated(file: Path, photos: dict[str, str], categories: list[Any], boxes: list[Any]) -> None:
-    """Annotations in COCO's layout of photographs of 200 x 100 pixels, by path; each lies at its value."""
+    """COCO annotations of photographs (path -> where it is saved, 200 x 100 pixels)."""
     for number, place in enumerate(photos.values()):
         if place:
             (file.parent / place).parent.mkdir(parents=True, exist_ok=True)
@@ -549,7 +549,7 @@ def hrbench(folder: Path) -> Published:
 def table(
     name: str, file: str, verifiers: dict[str, int], column: str, told: str, *sources: str
 ) -> Callable[[Path], Published]:
-    """The specimen of a benchmark in one TSV file, with a row whose column is broken."""
+    """The specimen of a benchmark in one TSV file, plus a row with a broken column."""
 
     def make(folder: Path) -> Published:
         specimen = FORMATS[name].specimen
@@ -567,7 +567,7 @@ def table(
 
 
 def shard(name: str, source: str, verifiers: dict[str, int], told: str) -> Callable[[Path], Published]:
-    """The specimen of a benchmark in a Parquet shard, with a row before it that has no answer."""
+    """The specimen of a benchmark in a Parquet shard, after a row without an answer."""
 
     def make(folder: Path) -> Published:
         specimen = FORMATS[name].specimen
@@ -633,7 +633,7 @@ def written(name: str, folder: Path) -> Path:
 def searching(
     make: Callable[[Path], tuple[Path, str]], verifiers: dict[str, int], told: str, source: str
 ) -> Callable[[Path], Published]:
-    """A benchmark of `published_search`, with its odd row."""
+    """A benchmark of `published_search`, with its invalid row."""
 
     def made(folder: Path) -> Published:
         path, odd = make(folder)

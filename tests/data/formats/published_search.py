@@ -1,4 +1,4 @@
-"""Specimens of search agents' benchmarks and of mm-eval, each with one odd row."""
+"""Specimens of benchmarks for search agents and of mm-eval, each with one invalid row."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from vtune.data.formats.specimens_search import encrypted
 
 
 def browsecomp_vl(folder: Path) -> tuple[Path, str]:
-    """The file, and its odd row: a picture that is not there."""
+    """The file, and its invalid row: a missing picture."""
     path = specimens_search.browsecomp_vl(folder).path
     first = path.read_text().splitlines()[0]
     path.write_text(f"{first.replace('level1_0', 'level1_9')}\n{path.read_text()}")
@@ -17,7 +17,7 @@ def browsecomp_vl(folder: Path) -> tuple[Path, str]:
 
 
 def mmsearch_plus(folder: Path) -> tuple[Path, str]:
-    """The file, and its odd row: one in plain text."""
+    """The file, and its invalid row: one that is not encrypted."""
     path = specimens_search.mmsearch_plus(folder).path
     with pa.OSFile(str(path)) as stream, pa.ipc.open_stream(stream) as reader:
         table = reader.read_all()
@@ -30,7 +30,7 @@ def mmsearch_plus(folder: Path) -> tuple[Path, str]:
 
 
 def mm_eval(folder: Path) -> tuple[Path, str]:
-    """The folder, and its odd row: one without an answer."""
+    """The folder, and its invalid row: one without an answer."""
     path = specimens_search.mm_eval(folder).path
     file = path / "test.jsonl"
     file.write_text('{"pid": 7, "figure": "images/0.jpg", "ask": "How many?"}\n' + file.read_text())

@@ -1,4 +1,4 @@
-"""Tables and JSON lines of a user's own: what is written in a cell is what a sample has."""
+"""User tables and JSON lines: samples hold exactly what is written in a cell."""
 
 import csv
 import json
@@ -63,7 +63,7 @@ KINDS = pytest.mark.parametrize(("name", "separator"), [("my.csv", ","), ("my.ts
         pytest.param([("1", "None"), ("2", "NA"), ("3", "nan"), ("null", "inf")], id="words for nothing"),
     ],
 )
-def test_ids_and_answers_of_a_table_are_what_is_written(
+def test_ids_and_answers_of_a_table_are_kept_as_written(
     name: str, separator: str, cells: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     file = table(tmp_path / name, HEAD, *([i, "Which?", a] for i, a in cells), separator=separator)
@@ -79,7 +79,7 @@ def test_ids_and_answers_of_a_table_are_what_is_written(
     assert answers(list(read_samples(tmp_path / "out.parquet"))) == [(f"my/{i}", a) for i, a in cells]
 
 
-def test_an_empty_cell_is_missing_and_changes_no_other(tmp_path: Path) -> None:
+def test_an_empty_cell_is_a_missing_value_and_changes_no_other_cell(tmp_path: Path) -> None:
     big = "12345678901234567"
     file = table(tmp_path / "my.csv", HEAD, [big, "Which?", "b"], ["", "Which?", "d"], ["3", "Which?", ""])
     first, second, third = mapped(file)
@@ -91,7 +91,7 @@ def test_an_empty_cell_is_missing_and_changes_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("values", [["2021-05-01", "2021-05-02"], ["7", 7, 1.5], ["007", "x"]])
-def test_a_text_of_json_lines_stays_a_text_and_a_number_a_number(values: list[Any], tmp_path: Path) -> None:
+def test_json_lines_keep_texts_and_numbers_apart(values: list[Any], tmp_path: Path) -> None:
     rows = [{"id": f"{number}", "q": "When?", "a": value} for number, value in enumerate(values)]
     wanted = [(f"my/{number}", str(value)) for number, value in enumerate(values)]
     for name in ("my.jsonl", "lines.json"):
@@ -102,7 +102,7 @@ def test_a_text_of_json_lines_stays_a_text_and_a_number_a_number(values: list[An
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
-def test_a_folder_of_text_files_is_read_as_they_are_written(ending: str, tmp_path: Path) -> None:
+def test_a_folder_of_text_files_is_read_as_written(ending: str, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     for split, number in (("train", "007"), ("test", "1.50")):
         file = folder / f"{split}.{ending}"
@@ -119,7 +119,7 @@ def test_a_folder_of_text_files_is_read_as_they_are_written(ending: str, tmp_pat
 
 
 @pytest.mark.parametrize("parquet", [True, False])
-def test_pictures_of_a_folder_are_found_from_it(parquet: bool, tmp_path: Path) -> None:
+def test_pictures_are_found_relative_to_their_folder(parquet: bool, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     (folder / "img").mkdir(parents=True)
     (folder / "img/a.jpg").write_bytes(jpeg(1))
@@ -145,7 +145,9 @@ def test_pictures_of_a_folder_are_found_from_it(parquet: bool, tmp_path: Path) -
     ],
     ids=["a separator", "types"],
 )
-def test_a_card_may_name_the_separator_and_changes_no_cell(card: str, written: str, tmp_path: Path) -> None:
+def test_a_dataset_card_may_name_the_separator_without_changing_cells(
+    card: str, written: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "README.md").write_text(f"---\n{card}\n---\n")
@@ -183,7 +185,7 @@ OPTIONS = '["red", "green"]'
         pytest.param("007", "", None, "007", id="no options in this row"),
     ],
 )
-def test_a_number_beside_options_is_one_also_as_a_text(
+def test_a_numeric_text_beside_options_counts_as_a_number(
     answer: str, choices: str, said: str | None, truth: str, tmp_path: Path
 ) -> None:
     file = table(tmp_path / "my.csv", [*HEAD, "c"], ["1", "Which?", answer, choices])
@@ -209,10 +211,10 @@ def test_a_number_beside_options_is_one_also_as_a_text(
         pytest.param('["A"]', "reading", '["A"]', "reading", None, id="of a verifier that reads lists"),
     ],
 )
-def test_a_cell_that_lists_texts_holds_as_many_right_answers(
+def test_a_cell_with_a_list_of_texts_holds_several_right_answers(
     cell: str, judge: str, truth: str, verifier: str, aliases: list[str] | None, tmp_path: Path
 ) -> None:
-    """Such are the tables of VLMEvalKit; a right answer was one with brackets and quotes."""
+    """As in VLMEvalKit's tables; before, the right answer was the text with brackets and quotes."""
     file = table(tmp_path / "my.tsv", [*HEAD, "by"], ["1", "Which?", cell, judge], separator="\t")
     (sample,) = samples(file, "verifier: {column: by}\n")
     assert (sample.ground_truth, sample.verifier) == (truth, verifier)
@@ -227,8 +229,8 @@ def test_a_cell_that_lists_no_answer_is_refused(cell: str, tmp_path: Path) -> No
     assert "column `a`" in refused.where
 
 
-def test_several_letters_beside_options_are_not_taken_for_as_many_right_answers(tmp_path: Path) -> None:
-    """Each alone would earn full marks where all of them are right only together."""
+def test_several_letters_beside_options_are_not_alternative_answers(tmp_path: Path) -> None:
+    """Otherwise each letter alone would earn full marks, though only all together are right."""
     asked = "Which?\nA. red\nB. green"
     file = table(tmp_path / "my.csv", HEAD, ["1", asked, '["A", "B"]'], ["2", asked, '["B"]'])
     both, one = samples(file)
@@ -252,7 +254,7 @@ def test_several_answers_go_to_each_verifier_that_takes_aliases(
         assert "--verifier exact, ocr or judge" in found.fix
 
 
-def test_a_count_is_a_whole_number_also_where_a_program_wrote_a_decimal(tmp_path: Path) -> None:
+def test_a_count_written_as_a_decimal_becomes_a_whole_number(tmp_path: Path) -> None:
     file = table(tmp_path / "my.csv", HEAD, ["1", "How many?", "3.0"], ["2", "How many?", "04"])
     assert answers(samples(file, "verifier: counting\n")) == [("my/1", "3"), ("my/2", "04")]
 
@@ -265,7 +267,7 @@ def test_a_count_is_a_whole_number_also_where_a_program_wrote_a_decimal(tmp_path
         ("-1", OPTIONS, "option -1 of 2"),
     ],
 )
-def test_a_number_that_names_no_option_or_two_is_refused(
+def test_a_number_that_names_no_option_or_two_options_is_refused(
     answer: str, choices: str, why: str, tmp_path: Path
 ) -> None:
     file = table(tmp_path / "my.csv", [*HEAD, "c"], ["1", "Which?", answer, choices])
@@ -276,7 +278,7 @@ def test_a_number_that_names_no_option_or_two_is_refused(
 
 
 @KINDS
-def test_boxes_pictures_and_options_of_the_verifier_are_read_from_cells(
+def test_boxes_pictures_and_verifier_options_are_read_from_cells(
     name: str, separator: str, tmp_path: Path
 ) -> None:
     (tmp_path / "7").write_bytes(jpeg(0))
@@ -304,7 +306,7 @@ def test_boxes_pictures_and_options_of_the_verifier_are_read_from_cells(
     ],
 )
 @pytest.mark.parametrize("question", ["Which?", "Which, a;b or c\td?"])
-def test_a_table_with_other_separators_than_its_name_says_is_told_so(
+def test_a_table_with_the_wrong_separator_for_its_suffix_is_reported(
     name: str, separator: str, named: str, question: str, tmp_path: Path
 ) -> None:
     file = table(tmp_path / name, HEAD, ["1", question, "x"], separator=separator)
@@ -313,13 +315,13 @@ def test_a_table_with_other_separators_than_its_name_says_is_told_so(
     assert caught.value.fix == f"its cells are {named}: save it as .csv with commas, or as .tsv with tabs"
 
 
-def test_a_table_of_one_column_is_told_which(tmp_path: Path) -> None:
+def test_a_table_of_one_column_is_reported_with_its_column(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column `q`") as caught:
         mapped(table(tmp_path / "my.csv", ["text"], ["a;b"]))
     assert caught.value.fix == "it has text"
 
 
-def test_a_mistyped_column_of_a_map_is_told_with_the_one_that_was_meant(tmp_path: Path) -> None:
+def test_a_mistyped_column_in_a_map_gets_a_suggestion(tmp_path: Path) -> None:
     file = table(tmp_path / "my.csv", [*HEAD, "photo"], ["1", "Which?", "x", ""])
     with pytest.raises(DataError, match="no column `photos`") as caught:
         mapped(file, "images: photos\n")
@@ -327,10 +329,10 @@ def test_a_mistyped_column_of_a_map_is_told_with_the_one_that_was_meant(tmp_path
 
 
 @pytest.mark.parametrize("indent", [None, 2], ids=["a line", "many lines"])
-def test_of_an_object_around_the_rows_it_is_said_under_which_key_they_are(
+def test_an_object_around_the_rows_is_reported_with_the_key_of_the_rows(
     indent: int | None, tmp_path: Path
 ) -> None:
-    """DocVQA, TextVQA and VQA are published so; all of it was one row, or a broken row for each line."""
+    """As in DocVQA, TextVQA and VQA; before, the file was one row, or each of its lines a broken row."""
     row = {"id": "1", "q": "Which?", "a": ["x", "y"]}
     held = {
         "dataset_name": "docvqa",
@@ -351,7 +353,7 @@ def test_of_an_object_around_the_rows_it_is_said_under_which_key_they_are(
 
 
 @pytest.mark.parametrize("more", [{}, {"turns": [{"role": "user"}], "rows": [{"id": "2"}]}])
-def test_an_object_that_holds_no_list_of_rows_or_two_is_told_its_columns(
+def test_an_object_without_a_single_list_of_rows_is_reported_with_its_columns(
     more: dict[str, Any], tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match="no column `q`") as caught:
@@ -359,13 +361,13 @@ def test_an_object_that_holds_no_list_of_rows_or_two_is_told_its_columns(
     assert caught.value.fix.startswith("it has name")
 
 
-def test_one_row_may_stand_over_many_lines(tmp_path: Path) -> None:
+def test_one_row_may_span_many_lines(tmp_path: Path) -> None:
     file = tmp_path / "my.json"
     file.write_text(json.dumps({"id": "1", "q": "Which?", "a": "x"}, indent=2))
     assert answers(samples(file)) == [("my/1", "x")]
 
 
-def test_a_column_may_be_missing_in_the_first_lines(tmp_path: Path) -> None:
+def test_a_column_may_be_missing_from_the_first_lines(tmp_path: Path) -> None:
     rows = [{"id": "a", "q": "Which?", "a": "x"}] * 150
     file = lines(tmp_path / "my.jsonl", [*rows, rows[0] | {"kind": "chart"}])
     assert samples(file, "ability: {column: kind}\n")[-1].ability == "chart"
@@ -383,7 +385,7 @@ def test_a_column_may_be_missing_in_the_first_lines(tmp_path: Path) -> None:
         pytest.param(b"id,q,a\r1,Who?,x\r2,Who?,y\r", 0, "not a table", id="line ends of old"),
     ],
 )
-def test_what_is_no_table_is_named_with_its_row_and_a_remedy(
+def test_a_broken_table_is_reported_with_the_row_and_a_fix(
     content: bytes, kept: int, why: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "my.csv"
@@ -396,13 +398,13 @@ def test_what_is_no_table_is_named_with_its_row_and_a_remedy(
     assert refused.fix
 
 
-def test_tables_of_windows_and_rows_that_end_early_are_read(tmp_path: Path) -> None:
+def test_windows_tables_and_short_rows_are_read(tmp_path: Path) -> None:
     file = tmp_path / "my.csv"
     file.write_bytes(b"\xef\xbb\xbfid,q,a,note\r\n01,Who?,x\r\n\r\n02,Who?,y,,\r\n")
     assert answers(samples(file)) == [("my/01", "x"), ("my/02", "y")]
 
 
-def test_a_line_that_is_not_json_costs_only_itself(tmp_path: Path) -> None:
+def test_a_line_that_is_not_json_loses_only_itself(tmp_path: Path) -> None:
     row = {"id": "1", "q": "Which?", "a": "x"}
     first, second, third = mapped(lines(tmp_path / "my.jsonl", [row, '{"q": ', row | {"id": "2"}]))
     assert isinstance(first, Sample)
@@ -411,7 +413,7 @@ def test_a_line_that_is_not_json_costs_only_itself(tmp_path: Path) -> None:
     assert "not JSON" in second.what
 
 
-def test_a_line_that_ends_within_a_text_is_said_to_do_so(tmp_path: Path) -> None:
+def test_a_line_that_ends_inside_a_string_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "my.jsonl").write_text('{"id": "1", "q": "Whi\n')
     (broken,) = mapped(tmp_path / "my.jsonl")
     assert isinstance(broken, DataError)
@@ -419,7 +421,7 @@ def test_a_line_that_ends_within_a_text_is_said_to_do_so(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
-def test_rows_of_text_pass_through_a_bounded_memory(ending: str, tmp_path: Path) -> None:
+def test_rows_of_text_are_read_in_bounded_memory(ending: str, tmp_path: Path) -> None:
     rows = [{"id": f"{number}", "q": f"{number}" * 100_000, "a": "x"} for number in range(10, 70)]
     file = tmp_path / f"my.{ending}"
     if ending == "csv":
@@ -429,7 +431,7 @@ def test_rows_of_text_pass_through_a_bounded_memory(ending: str, tmp_path: Path)
     columns = tmp_path / "columns.yaml"
     columns.write_text(MAP)
     entries = FORMATS["hf"].read(file, Options(columns=columns))
-    next(entries)  # what is loaded once
+    next(entries)  # warm-up for one-time imports
     tracemalloc.start()
     count = 1 + sum(1 for _ in entries)
     _, peak = tracemalloc.get_traced_memory()
@@ -439,7 +441,7 @@ def test_rows_of_text_pass_through_a_bounded_memory(ending: str, tmp_path: Path)
 
 
 def pictured(path: Path, **columns: Any) -> Sample | DataError:
-    """A row of ms-swift's for GRPO, by a map with a column of pictures."""
+    """Import a row of ms-swift's GRPO layout with a map that names a column of pictures."""
     part = [{"type": "image", "image": "a.jpg"}, {"type": "text", "text": "Which?"}]
     row = {"id": "1", "q": [{"role": "user", "content": part}], "a": "7", "images": None}
     (path / "a.jpg").write_bytes(jpeg(0))
@@ -447,11 +449,11 @@ def pictured(path: Path, **columns: Any) -> Sample | DataError:
     return found
 
 
-def test_pictures_that_stand_in_the_turns_are_taken(tmp_path: Path) -> None:
+def test_pictures_inside_turns_are_read(tmp_path: Path) -> None:
     found = pictured(tmp_path)
     assert isinstance(found, Sample)
     assert (found.question, [one.data for one in found.images]) == ("Which?", [jpeg(0)])
-    # verl's column holds them once more.
+    # verl repeats the pictures in a column.
     assert pictured(tmp_path, images=["a.jpg"]) == found
     twice = pictured(tmp_path, images=["a.jpg", "a.jpg"])
     assert isinstance(twice, DataError)
@@ -459,11 +461,11 @@ def test_pictures_that_stand_in_the_turns_are_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [5, True, {"role": "user"}])
-def test_what_is_no_question_costs_its_row_alone(asked: object, tmp_path: Path) -> None:
+def test_a_broken_question_loses_only_its_row(asked: object, tmp_path: Path) -> None:
     assert isinstance(pictured(tmp_path, q=asked), DataError)
 
 
-def test_a_template_of_ms_swift_is_refused_and_a_form_of_the_answer_is_not(tmp_path: Path) -> None:
+def test_an_ms_swift_template_is_refused_but_an_answer_format_is_not(tmp_path: Path) -> None:
     shown = {"q": "<image>Find <ref-object>: <bbox>", "images": ["a.jpg"]}
     found = pictured(tmp_path, **shown, objects={"ref": ["dog"], "bbox": [[1, 2, 3, 4]]})
     assert isinstance(found, DataError)
@@ -472,7 +474,7 @@ def test_a_template_of_ms_swift_is_refused_and_a_form_of_the_answer_is_not(tmp_p
     assert isinstance(pictured(tmp_path, **shown, objects={"ref": [], "bbox": []}), Sample)
 
 
-def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
+def test_blank_lines_are_skipped(tmp_path: Path) -> None:
     file = lines(tmp_path / "my.jsonl", [{"id": "1", "q": "?", "a": "7"}])
     file.write_text(f"\n{file.read_text()}\n\n{{\n")
     assert [place.row for place, _ in read_rows(file)] == [0, 1]

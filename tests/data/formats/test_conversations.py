@@ -1,4 +1,4 @@
-"""Traces in the chat layouts of other trainers: one conversation, however it is stored."""
+"""Traces in the chat layouts of other trainers: the same conversation, however it is stored."""
 
 import json
 from collections.abc import Callable
@@ -91,7 +91,7 @@ ONE = {
 
 @pytest.mark.parametrize("layout", ONE)
 @pytest.mark.parametrize("column", ["messages", "conversations"])
-def test_one_conversation_is_one_trace_in_every_layout(layout: str, column: str) -> None:
+def test_a_conversation_becomes_the_same_trace_in_every_layout(layout: str, column: str) -> None:
     row = {column: ONE[layout], **PICTURES}
     trace = read(row)
     frame = "<image>" if layout == "in the text" else "<tool_response>\n<image>\n</tool_response>"
@@ -123,7 +123,7 @@ def test_a_prompt_and_its_completion_are_one_conversation() -> None:
     assert look_at(Glance(row=short)) == "conversations"
 
 
-def test_a_preferred_reply_is_learnt_and_a_rejected_one_is_not() -> None:
+def test_a_preferred_reply_is_trained_on_and_a_rejected_one_is_not() -> None:
     row = said(ANSWER) | {"rejected_messages": None, "rejected_images": []}
     assert read(row | {"label": True, "rejected_count": 3}) == read(said(ANSWER))
     with pytest.raises(DataError, match="the reply is a rejected one"):
@@ -133,13 +133,13 @@ def test_a_preferred_reply_is_learnt_and_a_rejected_one_is_not() -> None:
     assert (caught.value.where, caught.value.fix) == ("column `label`", "drop the row")
 
 
-def test_thoughts_that_stand_apart_are_learnt() -> None:
+def test_separate_thoughts_are_trained_on() -> None:
     spoken = {"role": "assistant", "reasoning_content": "Seven.", "content": "<answer>7</answer>"}
     trace = read({"messages": [*turns(("user", "<image>?")), spoken], "images": [jpeg(0)]})
     assert trace.messages[1].content == "<think>\nSeven.\n</think>\n\n<answer>7</answer>"
 
 
-def test_what_parquet_adds_to_structs_is_not_learnt(tmp_path: Path) -> None:
+def test_empty_fields_added_by_parquet_are_not_trained_on(tmp_path: Path) -> None:
     def row(call: dict[str, Any], objects: dict[str, Any]) -> dict[str, Any]:
         asks = {"role": "assistant", "content": "", "tool_calls": [{"function": call}]}
         messages = [*turns(("user", "<image>?")), asks, *turns(("tool", "x"), ("assistant", END))]
@@ -155,7 +155,7 @@ def test_what_parquet_adds_to_structs_is_not_learnt(tmp_path: Path) -> None:
     assert isinstance(boxed, DataError)
 
 
-def test_code_is_a_call_of_python_and_what_comes_back_has_its_frame() -> None:
+def test_code_becomes_a_python_call_and_its_output_is_framed() -> None:
     code = f"{THOUGHT}\n<code>\nprint(1/0)\n</code>"
     wrong = "ZeroDivisionError: division"
     said = turns(("user", "Which?"), ("assistant", code), ("tool", wrong), ("assistant", END))
@@ -166,7 +166,7 @@ def test_code_is_a_call_of_python_and_what_comes_back_has_its_frame() -> None:
     assert json.loads(trace.calls[0].arguments) == {"code": "\nprint(1/0)\n"}
 
 
-def test_calls_of_one_turn_have_each_their_answer() -> None:
+def test_each_call_of_a_turn_gets_its_own_response() -> None:
     said = turns(
         ("user", "<image>?"),
         ("tool_call", json.dumps([BOX, {"name": "find", "arguments": {"q": "x"}}])),
@@ -199,7 +199,7 @@ def test_tools_are_offered_in_the_system_turn(tools: Any) -> None:
     )
 
 
-def test_a_developer_speaks_as_the_system_does() -> None:
+def test_a_developer_turn_becomes_a_system_turn() -> None:
     said = [{"role": "developer", "content": "Be brief."}, *ONE["in the text"]]
     assert read({"messages": said, **PICTURES}).messages[0].role == "system"
 
@@ -211,8 +211,8 @@ def test_a_trace_that_does_not_end_with_the_assistant_is_not_exported() -> None:
         conversation_row(replace(trace, messages=trace.messages[:-1]), 0)
 
 
-def test_calls_that_could_not_run_come_back_from_an_export() -> None:
-    """What the policy wrote wrong is learnt from when the trace is ours; a file of others does not say so."""
+def test_calls_that_could_not_run_survive_an_export() -> None:
+    """Our own traces also train on failed calls; files of others do not mark them as such."""
     many = "\n".join(["<tool_call>\nzoom\n</tool_call>", *[CALL] * MOST])
     said = turns(
         ("user", "Which?"),
@@ -233,7 +233,7 @@ def test_calls_that_could_not_run_come_back_from_an_export() -> None:
         read(row | {"vtune": None})
 
 
-def test_pictures_may_stand_in_the_turns() -> None:
+def test_pictures_may_be_inside_turns() -> None:
     inside = [
         {"role": "user", "content": [{"type": "image", "image": jpeg(0)}, {"type": "text", "text": "?"}]},
         {"role": "assistant", "content": CALL},
@@ -249,7 +249,7 @@ def test_pictures_may_stand_in_the_turns() -> None:
 
 
 def said(*behind: tuple[str, Any]) -> dict[str, Any]:
-    """A row of a question about a picture, and what follows it."""
+    """A row with a question about a picture and the turns that follow it."""
     return {"messages": turns(("user", "<image>?"), *behind), "images": [jpeg(0)]}
 
 
@@ -290,13 +290,13 @@ ANSWER = ("gpt", END)
         ({"text": "x"}, "none of messages, conversations"),
     ],
 )
-def test_what_a_trace_cannot_hold_is_refused(row: dict[str, Any], why: str) -> None:
+def test_content_that_a_trace_cannot_hold_is_refused(row: dict[str, Any], why: str) -> None:
     with pytest.raises(DataError, match=why) as caught:
         read(row)
     assert caught.value.fix
 
 
-def test_what_is_shown_is_never_trained_on(policy: "Policy") -> None:
+def test_tool_output_is_never_trained_on(policy: "Policy") -> None:
     trace = read({"messages": ONE["in the text"], **PICTURES})
     book = replay(trace, policy.chat, policy.pictures)
     learnt = [token for token, mask in zip(book.token_ids, book.loss_mask, strict=True) if mask]
@@ -305,11 +305,11 @@ def test_what_is_shown_is_never_trained_on(policy: "Policy") -> None:
 
 
 def shown_trace() -> Trajectory:
-    """A trace with a picture of its question and one that its call returned."""
+    """A trace with a picture in its question and one returned by its call."""
     return read({"messages": ONE["in the text"], **PICTURES})
 
 
-def test_an_answer_outside_its_tag_comes_back_from_an_export() -> None:
+def test_an_answer_outside_its_tag_survives_an_export() -> None:
     trace = shown_trace()
     last = Message("assistant", "It is \\boxed{7}.")
     boxed = replace(trace, messages=(*trace.messages[:-1], last), answer="7")
@@ -317,7 +317,7 @@ def test_an_answer_outside_its_tag_comes_back_from_an_export() -> None:
     assert read(conversation_row(boxed, 0) | {"vtune": None}).answer is None
 
 
-def test_a_file_of_an_older_export_kept_the_calls_alone() -> None:
+def test_a_file_of_an_older_export_is_read() -> None:
     trace = shown_trace()
     row = conversation_row(trace, 0)
     assert read(row | {"vtune": json.dumps(json.loads(row["vtune"])["calls"])}) == trace
@@ -342,10 +342,10 @@ def says(trace: Trajectory, text: str) -> Trajectory:
     ],
     ids=["a picture that is never shown", "a call without its answer", "a mark", "a mark of another medium"],
 )
-def test_a_trace_that_its_turns_do_not_tell_is_left_out_and_counted(
+def test_a_trace_that_turns_cannot_express_is_skipped_and_counted(
     change: Callable[[Trajectory], Trajectory], why: str, tmp_path: Path
 ) -> None:
-    """Trainers count the marks of all turns, and an import knows no picture without one."""
+    """Trainers count the image marks of all turns, and an import ignores pictures without a mark."""
     traces, out, back = (tmp_path / f"{name}.parquet" for name in ("traces", "out", "back"))
     good = shown_trace()
     write_trajectories(traces, [good, change(good), good])
@@ -364,8 +364,8 @@ def test_a_trace_that_its_turns_do_not_tell_is_left_out_and_counted(
     assert not (tmp_path / "none.parquet").exists()
 
 
-def test_turns_may_be_json_of_datasets(tmp_path: Path) -> None:
-    """TRL keeps calls with their arguments so, which differ from row to row."""
+def test_turns_may_be_json_as_in_datasets(tmp_path: Path) -> None:
+    """TRL stores calls this way, as their arguments differ from row to row."""
     import datasets
 
     call = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": BOX}]}
@@ -378,7 +378,7 @@ def test_turns_may_be_json_of_datasets(tmp_path: Path) -> None:
     assert [(one.tool, one.output) for one in trace.calls] == [("zoom", "7")]
 
 
-def test_a_chat_that_ends_with_the_question_is_told_how_samples_are_read(tmp_path: Path) -> None:
+def test_a_chat_that_ends_with_the_question_gets_advice_to_import_samples(tmp_path: Path) -> None:
     row = {"messages": [{"role": "user", "content": "How many?"}], "solution": "3"}
     file = tmp_path / "swift.jsonl"
     file.write_text(json.dumps(row) + "\n")

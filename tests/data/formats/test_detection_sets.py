@@ -1,4 +1,4 @@
-"""Pictures that are scored as a set: nothing is dropped, and all that scorers need is in the sample."""
+"""Pictures that are scored as a set: nothing is dropped, and samples hold all that scorers need."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def annotated(sample: Sample) -> AnnotatedPicture:
     return from_extra(sample.extra, where=sample.id)
 
 
-def test_a_photograph_is_asked_about_what_is_on_it_and_keeps_crowds(tmp_path: Path) -> None:
+def test_a_photograph_asks_for_what_it_shows_and_keeps_crowds(tmp_path: Path) -> None:
     found = samples("coco_set", coco_set(tmp_path).paths[0])
     assert list(found) == ["coco/1", "coco/2"]
     second = found["coco/2"]
@@ -40,14 +40,14 @@ def test_a_photograph_is_asked_about_what_is_on_it_and_keeps_crowds(tmp_path: Pa
         (2, False, (10, 10, 30, 30)),
         (1, True, (0, 0, 90, 90)),
     ]
-    # The verifier of one reply asks for what is no crowd.
+    # The verifier of a single reply leaves crowds out.
     assert json.loads(second.ground_truth) == [{"label": "cup", "bbox_2d": [10, 10, 40, 40]}]
-    # One that leaves its picture is cut there for the verifier, and stays as it is for the set.
+    # A box that extends beyond its picture is clipped for the verifier, but unchanged for the set.
     assert json.loads(found["coco/1"].ground_truth)[2]["bbox_2d"] == [150, 50, 200, 100]
     assert annotated(found["coco/1"]).annotations[2].sides == (150, 50, 52, 51)
 
 
-def test_ovdeval_asks_for_what_is_there_and_what_is_not_in_an_order_that_does_not_tell(
+def test_ovdeval_asks_for_present_and_absent_objects_in_neutral_order(
     tmp_path: Path,
 ) -> None:
     found = samples("ovdeval", ovdeval(tmp_path).paths[0])
@@ -61,7 +61,7 @@ def test_ovdeval_asks_for_what_is_there_and_what_is_not_in_an_order_that_does_no
     assert {annotated(one).subset for one in found.values()} == {"color", "logo"}
 
 
-def test_a_picture_with_nothing_on_it_is_right_where_nothing_is_said(tmp_path: Path) -> None:
+def test_an_empty_list_is_right_for_an_empty_picture(tmp_path: Path) -> None:
     empty = with_iou(samples("ovdeval", ovdeval(tmp_path).paths[0])["ovdeval_color/2"], [0.5])
     check_ground_truth(empty)
     said = {"[]": 1.0, '[{"bbox_2d": [1, 1, 9, 9], "label": "green cup"}]': 0.0, "none": 0.0}
@@ -70,7 +70,7 @@ def test_a_picture_with_nothing_on_it_is_right_where_nothing_is_said(tmp_path: P
     assert [verdict.parts["unreadable"] for verdict in found.values()] == [0.0, 0.0, 1.0]
 
 
-def test_what_scorers_need_survives_an_import(tmp_path: Path) -> None:
+def test_data_for_scorers_survives_an_import(tmp_path: Path) -> None:
     folder = tmp_path / "ovdeval"
     before = samples("ovdeval", ovdeval(folder).paths[0])
     out = tmp_path / "samples.parquet"
@@ -101,7 +101,7 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
-def test_a_file_that_no_set_can_be_made_of_is_refused_with_the_place(
+def test_a_file_with_a_broken_annotation_is_refused_with_the_place(
     change: dict[str, Any], tmp_path: Path
 ) -> None:
     file = coco_set(tmp_path).paths[0]
@@ -112,7 +112,7 @@ def test_a_file_that_no_set_can_be_made_of_is_refused_with_the_place(
         samples("coco_set", file)
 
 
-def test_two_boxes_of_one_id_are_refused(tmp_path: Path) -> None:
+def test_two_boxes_with_one_id_are_refused(tmp_path: Path) -> None:
     file = coco_set(tmp_path).paths[0]
     content = json.loads(file.read_text())
     content["annotations"][1]["id"] = content["annotations"][0]["id"]
@@ -121,7 +121,7 @@ def test_two_boxes_of_one_id_are_refused(tmp_path: Path) -> None:
         samples("coco_set", file)
 
 
-def test_photographs_may_lie_beside_the_file(tmp_path: Path) -> None:
+def test_photographs_may_be_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "a.jpg").write_bytes(jpeg(0))
     width, height = SIZE
@@ -132,5 +132,5 @@ def test_photographs_may_lie_beside_the_file(tmp_path: Path) -> None:
     }
     (tmp_path / "instances.json").write_text(json.dumps(content))
     found = samples("coco_set", tmp_path / "instances.json")["coco/1"]
-    # Where there are crowds alone, the verifier asks for them.
+    # If there are only crowds, the verifier asks for them.
     assert json.loads(found.ground_truth) == [{"label": "cup", "bbox_2d": [1, 1, 10, 10]}]

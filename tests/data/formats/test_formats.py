@@ -1,4 +1,4 @@
-"""What is particular to each published layout."""
+"""The particulars of each published layout."""
 
 import json
 from collections.abc import Callable
@@ -63,11 +63,11 @@ def test_vtriune_boxes_keep_their_space_and_weights(read: Read) -> None:
     assert (sample.verifier, sample.format_ratio) == ("grounding", 0.1)
 
 
-def test_vtriune_answers_are_unboxed_and_asked_for_in_a_box(read: Read) -> None:
+def test_vtriune_answers_are_unboxed_and_requested_in_a_box(read: Read) -> None:
     sample = read("vtriune")["row-0"]
     assert sample.ground_truth == "\\frac{4}{3}"
     assert sample.verifier_parm == {"answer_in": "boxed"}
-    assert "mm_math/train/train_mixed_6/1" in read("vtriune")  # a row without an id has its place
+    assert "mm_math/train/train_mixed_6/1" in read("vtriune")  # a row without an id is named by its place
 
 
 @pytest.mark.parametrize(
@@ -78,19 +78,19 @@ def test_vtriune_answers_are_unboxed_and_asked_for_in_a_box(read: Read) -> None:
         "<answer>\n{'label': \"it's\", 'bbox_2d': (1, 2, 3, 4)}\n</answer>",
     ],
 )
-def test_boxes_are_read_in_json_and_in_pythons_form(text: str) -> None:
+def test_boxes_are_read_in_json_and_python_syntax(text: str) -> None:
     assert parse_boxes(text) == [{"label": "it's", "bbox_2d": [1, 2, 3, 4]}]
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "[1, 2, 3, 4]", "[{'bbox_2d': [1, 2, 1, 4]}]", "[{'bbox_2d': 'x'}]"]
 )
-def test_what_is_no_box_is_an_error(text: str) -> None:
+def test_an_invalid_box_is_an_error(text: str) -> None:
     with pytest.raises(DataError):
         parse_boxes(text)
 
 
-def test_deepeyes_files_differ_in_tools_and_column(read: Read) -> None:
+def test_deepeyes_files_may_differ_in_tools_and_columns(read: Read) -> None:
     rows = read("deepeyes")
     by_source = {sample.source: sample for sample in rows.values()}
     assert by_source["vstar"].tools == ("image_zoom_in_tool",)
@@ -100,7 +100,7 @@ def test_deepeyes_files_differ_in_tools_and_column(read: Read) -> None:
     assert rows["vstar/data_0.1.2_visual_toolbox_v2/1"].choices == ("red", "blue")
 
 
-def test_codev_offers_python_and_keeps_what_it_says_of_the_picture(read: Read) -> None:
+def test_codev_offers_python_and_keeps_its_picture_details(read: Read) -> None:
     sample = next(iter(read("codev").values()))
     assert (sample.tools, sample.ability, sample.tool_ratio) == (("python",), "visual_search", 0.5)
     assert sample.extra["image_size"] == list(SIZE)
@@ -117,7 +117,7 @@ def test_mars_judges_as_its_meta_file_says_and_keeps_stored_searches(read: Read)
     assert asked.tools == ("image_zoom_in_tool", "text_search_tool", "image_search_tool")
     assert asked.extra["image_search_thumbnail_list"] == ["t/0.jpg", "t/1.jpg"]
     assert (picked.verifier, picked.choices, picked.ground_truth) == ("choice", ("red", "blue"), "A")
-    # It has no stored search: one finds nothing.
+    # It has no stored search, so a search finds nothing.
     assert picked.extra["image_search_title_list"] == []
 
 
@@ -154,7 +154,7 @@ def test_coco_boxes_are_thousandths_of_the_picture(read: Read) -> None:
     assert rows["coco_grounding/12"].evidence[0].bbox == (150.0, 50.0, 200.0, 100.0)
 
 
-def test_coco_asks_only_for_what_can_be_counted(read: Read) -> None:
+def test_coco_asks_only_for_countable_objects(read: Read) -> None:
     rows = read("coco")
     assert "dog" not in rows["coco_detection/2"].question  # a crowd of them
     assert {key for key in rows if key.startswith("coco_counting")} == {
@@ -168,8 +168,8 @@ def test_coco_asks_only_for_what_can_be_counted(read: Read) -> None:
     }
 
 
-def test_v3det_names_that_differ_in_case_are_one_category(read: Read) -> None:
-    """Its verifier does not mind case, so that nobody could tell `Timer` from `timer`."""
+def test_v3det_names_that_differ_only_in_case_are_one_category(read: Read) -> None:
+    """Its verifier ignores case, so `Timer` and `timer` could not be told apart."""
     rows = read("v3det")
     timers = rows["v3det/n07745046/21_371_c"]
     assert timers.question.endswith("categories within the image:\n- Timer")
@@ -181,7 +181,7 @@ def test_v3det_names_that_differ_in_case_are_one_category(read: Read) -> None:
     }
 
 
-def test_objects365_asks_for_nothing_that_is_doubtful_or_there_twice(read: Read) -> None:
+def test_objects365_asks_for_nothing_doubtful_or_duplicated(read: Read) -> None:
     rows = read("objects365")
     first, second = (rows[f"objects365/v1/patch8/objects365_v1_0042091{n}"] for n in (6, 7))
     assert json.loads(first.ground_truth) == [
@@ -193,9 +193,7 @@ def test_objects365_asks_for_nothing_that_is_doubtful_or_there_twice(read: Read)
 
 
 @pytest.mark.parametrize("name", ["v3det", "objects365"])
-def test_photographs_are_found_with_and_without_the_folders_that_their_paths_begin_with(
-    name: str, tmp_path: Path
-) -> None:
+def test_photographs_are_found_with_and_without_leading_folders(name: str, tmp_path: Path) -> None:
     published = MAKERS[name](tmp_path)
     there = published.options.images
     assert there is not None
@@ -206,7 +204,7 @@ def test_photographs_are_found_with_and_without_the_folders_that_their_paths_beg
     assert sum(isinstance(entry, Sample) for _, entry in found) == 2
 
 
-def test_thyme_becomes_turns_calls_and_pictures_in_their_order(tmp_path: Path) -> None:
+def test_thyme_becomes_turns_calls_and_pictures_in_order(tmp_path: Path) -> None:
     published = MAKERS["thyme"](tmp_path)
     rows = [entry for path in published.paths for _, entry in FORMATS["thyme"].read(path, Options())]
     trace = rows[0]
@@ -232,13 +230,13 @@ def test_thyme_becomes_turns_calls_and_pictures_in_their_order(tmp_path: Path) -
         ("<code>x</code><sandbox_output><image></sandbox_output><answer>7</answer>", "1 pictures for 2"),
     ],
 )
-def test_a_response_that_cannot_be_learnt_from_is_told(response: str, why: str, tmp_path: Path) -> None:
+def test_an_unusable_response_is_reported(response: str, why: str, tmp_path: Path) -> None:
     row = {"image": [coded(0)], "question": "<image>Which?", "response": response}
     with pytest.raises(DataError, match=why):
         thyme_trace(row, Place(tmp_path / "a.parquet", 0, "a"), Options())
 
 
-def test_an_option_by_number_becomes_its_letter_and_is_listed(tmp_path: Path) -> None:
+def test_an_option_given_by_number_becomes_its_letter_and_is_listed(tmp_path: Path) -> None:
     columns = tmp_path / "columns.yaml"
     columns.write_text("source: own\nquestion: q\nanswer: a\nchoices: c\n")
     file = lines(
@@ -261,9 +259,7 @@ def test_an_option_by_number_becomes_its_letter_and_is_listed(tmp_path: Path) ->
         pytest.param([["em_score_mcq"]], None, id="a list of lists"),
     ],
 )
-def test_mars_rewards_are_known_by_their_whole_names(
-    rewards: Any, verifier: str | None, tmp_path: Path
-) -> None:
+def test_mars_rewards_are_matched_by_full_name(rewards: Any, verifier: str | None, tmp_path: Path) -> None:
     row = {"prompt": user("Which?\nA. red\nB. blue"), "reward_model": {"ground_truth": "A"}}
     lines(tmp_path / "a.jsonl", [row])
     meta = tmp_path / "meta.json"
@@ -278,7 +274,7 @@ def test_mars_rewards_are_known_by_their_whole_names(
 
 
 @pytest.mark.parametrize(("rewards", "verifier"), [("em_score_mcq", "choice"), ("llm_score", "judge")])
-def test_mars_test_sets_say_among_the_unused_rewards_how_they_are_scored(
+def test_mars_test_sets_take_their_verifier_from_the_unused_rewards(
     rewards: str, verifier: str, tmp_path: Path
 ) -> None:
     lines(tmp_path / "a.jsonl", [{"prompt": user("Which year?"), "reward_model": {"ground_truth": "A"}}])
@@ -303,7 +299,7 @@ def test_mars_test_sets_say_among_the_unused_rewards_how_they_are_scored(
         pytest.param([{"role": "user", "content": " "}], "the question is empty", id="empty"),
     ],
 )
-def test_a_conversation_that_asks_nothing_is_told_for_what_it_is(turns: Any, why: str) -> None:
+def test_a_conversation_without_a_question_is_reported_with_the_reason(turns: Any, why: str) -> None:
     with pytest.raises(DataError, match=why):
         question_sample({"problem": turns, "answer": "red"}, HERE, Options(), source="a")
 
@@ -321,7 +317,7 @@ def test_a_conversation_that_asks_nothing_is_told_for_what_it_is(turns: Any, why
         pytest.param(["2", "1"], 1.0, "1", id="a number that is the text of its own option"),
     ],
 )
-def test_a_truth_names_the_option_that_the_file_means(options: Any, answer: Any, truth: str) -> None:
+def test_the_truth_names_the_option_meant_by_the_file(options: Any, answer: Any, truth: str) -> None:
     row = {"problem": "Which?", "answer": answer, "options": options}
     sample = question_sample(row, HERE, Options(), source="a")
     assert (sample.verifier, sample.ground_truth) == ("choice", truth)
@@ -342,7 +338,7 @@ def test_a_truth_names_the_option_that_the_file_means(options: Any, answer: Any,
         pytest.param(["red", "blue"], 2.0, "option 2 of 2", id="no such number among nulls"),
     ],
 )
-def test_options_with_a_gap_are_told(options: Any, answer: Any, why: str) -> None:
+def test_options_with_a_gap_are_reported(options: Any, answer: Any, why: str) -> None:
     with pytest.raises(DataError, match=why):
         question_sample(
             {"problem": "Which?", "answer": answer, "options": options}, HERE, Options(), source="a"
@@ -350,7 +346,7 @@ def test_options_with_a_gap_are_told(options: Any, answer: Any, why: str) -> Non
 
 
 @pytest.mark.parametrize("answer", [1, 1.0])
-def test_a_number_that_names_two_options_is_refused_until_a_map_says_what_it_is(
+def test_a_number_that_names_two_options_is_refused_unless_a_map_decides(
     answer: float, tmp_path: Path
 ) -> None:
     row = {"q": "How many?", "a": answer, "o": ["2", "3", "1"]}
@@ -380,7 +376,7 @@ def test_a_letter_may_be_the_text_of_another_option(
     assert sample.ground_truth == truth
 
 
-def test_a_map_that_names_no_column_is_told(tmp_path: Path) -> None:
+def test_a_map_with_an_unknown_column_is_reported(tmp_path: Path) -> None:
     columns = tmp_path / "columns.yaml"
     columns.write_text("source: own\nquestion: qq\nanswer: a\n")
     file = parquet(tmp_path / "own.parquet", [{"q": "Which?", "a": "red"}])
@@ -389,7 +385,7 @@ def test_a_map_that_names_no_column_is_told(tmp_path: Path) -> None:
     assert "q, a" in caught.value.fix
     for name, text in (("own.csv", "q,a\n"), ("own.tsv", "q\ta\n")):
         table = tmp_path / name
-        table.write_text(text)  # a table without a row names its columns, too
+        table.write_text(text)  # a table without rows also names its columns
         with pytest.raises(DataError, match="no column `qq`") as caught:
             list(FORMATS["hf"].read(table, Options(columns=columns)))
         assert "q, a" in caught.value.fix
@@ -400,7 +396,7 @@ def test_a_map_that_names_no_column_is_told(tmp_path: Path) -> None:
         list(FORMATS["hf"].read(file, Options()))
 
 
-def test_a_map_says_what_its_rows_are_for(tmp_path: Path) -> None:
+def test_a_map_may_set_tools_and_purpose_of_its_rows(tmp_path: Path) -> None:
     columns = tmp_path / "columns.yaml"
     columns.write_text("source: own\nquestion: q\nanswer: a\ntools: [python]\n")
     turns = [{"role": "system", "content": "Call our tool."}, *user("Which?")]
@@ -426,7 +422,7 @@ def test_a_map_says_what_its_rows_are_for(tmp_path: Path) -> None:
         pytest.param({}, "thinklite", id="nothing"),
     ],
 )
-def test_thinklite_keeps_the_data_sets_that_it_was_collected_from(
+def test_thinklite_keeps_the_names_of_its_source_data_sets(
     row: dict[str, Any], source: str, tmp_path: Path
 ) -> None:
     columns = {
@@ -443,7 +439,7 @@ def test_thinklite_keeps_the_data_sets_that_it_was_collected_from(
     assert sample.id.startswith(f"{source}/")
 
 
-def test_a_saved_data_set_is_read_by_its_split(tmp_path: Path) -> None:
+def test_a_saved_data_set_is_read_by_split(tmp_path: Path) -> None:
     import datasets
 
     rows = datasets.Dataset.from_dict({"q": ["Who?"], "a": ["Bob"]})
@@ -461,9 +457,7 @@ def test_a_saved_data_set_is_read_by_its_split(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "source"), [("geo.json", "geo"), ("all.json", "file/all")])
-def test_rows_named_after_their_file_get_no_name_that_metrics_take(
-    name: str, source: str, tmp_path: Path
-) -> None:
+def test_rows_named_after_their_file_get_no_reserved_name(name: str, source: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(json.dumps([{"problem": "How long is it?", "answer": "3"}]))
     ((_, made),) = FORMATS["easyr1"].read(tmp_path / name, Options())
     assert isinstance(made, Sample)
@@ -485,7 +479,7 @@ def test_verl_takes_several_answers_where_its_verifier_can(tmp_path: Path) -> No
     assert "--verifier exact" in error.fix
 
 
-def test_a_damaged_file_is_one_entry_and_the_next_file_goes_on(tmp_path: Path) -> None:
+def test_a_damaged_file_is_one_error_and_the_next_file_is_read(tmp_path: Path) -> None:
     MAKERS["verl"](tmp_path)
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     entries = list(FORMATS["verl"].read(tmp_path, Options()))
@@ -493,14 +487,14 @@ def test_a_damaged_file_is_one_entry_and_the_next_file_goes_on(tmp_path: Path) -
     assert isinstance(entries[0][1], DataError)
 
 
-def test_an_unknown_format_is_told_with_the_nearest() -> None:
+def test_an_unknown_format_gets_a_suggestion() -> None:
     with pytest.raises(RecipeError) as caught:
         format_of("deepeye")
     assert caught.value.fix.startswith("did you mean `deepeyes`? To add your own, list its file under `uses:")
     assert format_of("orsta") is FORMATS["vtriune"]
 
 
-def test_thymes_sandbox_output_is_never_trained_on(tmp_path: Path, policy: "Policy") -> None:
+def test_sandbox_output_in_thyme_is_never_trained_on(tmp_path: Path, policy: "Policy") -> None:
     from vtune.rollout.transcript import replay
 
     published = MAKERS["thyme"](tmp_path)
@@ -528,7 +522,7 @@ def test_thymes_sandbox_output_is_never_trained_on(tmp_path: Path, policy: "Poli
         ),
     ],
 )
-def test_benchmark_questions_that_nobody_can_answer_are_left_out(
+def test_unanswerable_benchmark_questions_are_skipped(
     change: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
     folder = make_vstar(tmp_path / "vstar", 2, SIZE, (10, 10, 20, 20))
@@ -544,7 +538,7 @@ def test_benchmark_questions_that_nobody_can_answer_are_left_out(
     assert [isinstance(entry, Sample) for entry in entries] == [False, True, True, True]
 
 
-def test_wrong_options_that_are_alike_keep_no_question_out(tmp_path: Path) -> None:
+def test_duplicate_wrong_options_do_not_exclude_a_question(tmp_path: Path) -> None:
     rows = hrbench_rows([jpeg(0)])
     assert rows[0]["answer"] == "A"
     rows[0] |= {"C": rows[0]["B"]}
@@ -553,7 +547,7 @@ def test_wrong_options_that_are_alike_keep_no_question_out(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["hf", "verl", "samples"])
-def test_a_prompt_that_ends_with_the_answer_is_left_out_with_the_remedy(name: str, tmp_path: Path) -> None:
+def test_a_prompt_that_ends_with_the_answer_is_skipped_with_a_fix(name: str, tmp_path: Path) -> None:
     turns = [
         {"role": "system", "content": "Look."},
         *user("How many?"),
@@ -587,7 +581,7 @@ def test_a_prompt_that_ends_with_the_answer_is_left_out_with_the_remedy(name: st
         ),
     ],
 )
-def test_a_row_of_verl_without_a_truth_names_what_is_missing(
+def test_a_verl_row_without_a_truth_names_what_is_missing(
     judge: Any, what: str, fix: str, tmp_path: Path
 ) -> None:
     row = {"data_source": "qa", "prompt": user("Who?")} | judge
@@ -611,25 +605,27 @@ HASHES = 'How many? Let\'s think step by step and output the final answer after 
 @pytest.mark.parametrize(
     "text", [HASHES, "How many? Put your final answer in the format of `#### <answer>`."]
 )
-def test_verl_answers_behind_hashes_are_read_nowhere_and_refused(text: str) -> None:
+def test_a_verl_prompt_that_asks_for_hashes_before_the_answer_is_refused(text: str) -> None:
     with pytest.raises(DataError, match="after ####, where no answer is read") as caught:
         verl_sample(verl_row(text), HERE, Options())
     assert "import with --tools" in caught.value.fix
 
 
-def test_verl_hashes_may_be_a_heading() -> None:
+def test_hashes_in_a_verl_prompt_may_be_a_heading() -> None:
     verl_sample(verl_row("#### Question\nHow many?\nGive it after the heading."), HERE, Options())
 
 
-def test_a_range_of_right_numbers_is_refused_with_what_to_do_instead() -> None:
+def test_a_range_of_right_numbers_is_refused_with_an_alternative() -> None:
     with pytest.raises(DataError, match="a range of right numbers, and no verifier takes one") as caught:
         verl_sample(verl_row("How tall?", [{"wikidata": 100, "range": [90, 110]}]), HERE, Options())
     assert "InfoSeek: `answer`" in caught.value.fix
-    assert "of your own" not in caught.value.fix  # its check refuses the range, too
+    assert (
+        "of your own" not in caught.value.fix
+    )  # a custom verifier would not help: its check refuses the range, too
 
 
-def test_the_id_of_a_row_of_search_r1_is_kept_beside_that_of_the_sample() -> None:
-    """It is no sample's id: every source counts from 0."""
+def test_the_row_id_of_search_r1_is_kept_in_addition_to_the_sample_id() -> None:
+    """It cannot be the sample id, as every source counts from 0."""
     row = verl_row("Who?", {"target": ["Vermeer"]}) | {"id": "test_0"}
     sample = verl_sample(row, HERE, Options())
     assert (sample.id == "test_0", sample.extra["id"]) == (False, "test_0")
@@ -641,7 +637,7 @@ def test_the_id_of_a_row_of_search_r1_is_kept_beside_that_of_the_sample() -> Non
     assert (own.id, "id" in own.extra) == ("test_0", False)
 
 
-def test_verl_targets_of_a_search_are_all_right() -> None:
+def test_all_targets_of_a_verl_search_row_are_right_answers() -> None:
     sample = verl_sample(verl_row("Who?", {"target": ["Vermeer", "Jan Vermeer"]}), HERE, Options())
     assert (sample.ground_truth, sample.verifier) == ("Vermeer", "exact")
     assert sample.verifier_parm == {"aliases": ["Jan Vermeer"], "match": "squad"}

@@ -1,4 +1,4 @@
-"""Which published layout a file looks like."""
+"""Guessing the published layout of a file."""
 
 import json
 from pathlib import Path
@@ -185,21 +185,21 @@ def test_a_file_that_cannot_be_read_is_unclear(
 
 
 LOOKS: dict[str, set[str | None]] = {
-    "deepeyes": {"deepeyes", None},  # a file that offers no tool
+    "deepeyes": {"deepeyes", None},  # None for the file that offers no tool
     "mathvision_mini": {"mathvision"},
     **{name: {"easyr1"} for name in ("thinklite", "refcoco", "visual_probe")},
     **{name: {"coco"} for name in ("coco_set", "ovdeval", "v3det", "objects365")},
 }
-"""What files of a format look like, where that is not the format itself, or nothing where it does not say."""
+"""Guesses for the files of a format, if they differ from the format itself; None: unclear."""
 
 
 def looks_like(name: str) -> set[str | None]:
-    """What files of a format look like; None: nothing for certain."""
+    """The guesses for the files of a format; None: unclear."""
     return LOOKS.get(name, {None if FORMATS[name].looks is looks_like_none else name})
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name not in ("hf", "vstar")])
-def test_published_files_look_like_what_they_are_or_are_unclear(name: str, tmp_path: Path) -> None:
+def test_published_files_are_recognised_or_unclear(name: str, tmp_path: Path) -> None:
     for folder in ("published", "specimen"):
         (tmp_path / folder).mkdir()
     specimen = FORMATS[name].specimen
@@ -212,7 +212,7 @@ def test_published_files_look_like_what_they_are_or_are_unclear(name: str, tmp_p
 
 @pytest.fixture(scope="module")
 def certain(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Path]]:
-    """What files certainly look like, and the files: all cases of above, V*'s folder, what others publish."""
+    """Certain guesses with their files: all cases above, V*'s folder, and published files."""
     folder = tmp_path_factory.mktemp("certain")
     found: list[tuple[str, Path]] = []
     cases = {look for _, look in (*ROWS, *HEADS, *HEADERS)}
@@ -230,7 +230,7 @@ def certain(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Path]]:
 
 
 def taken(name: str, files: list[tuple[str, Path]], options: Options) -> dict[str, set[bool]]:
-    """Look -> whether the format reads files that look so as its own."""
+    """Guess -> whether the format reads such files as its own."""
     found: dict[str, set[bool]] = {look: set() for look, _ in files}
     for look, file in files:
         try:
@@ -242,22 +242,22 @@ def taken(name: str, files: list[tuple[str, Path]], options: Options) -> dict[st
 
 
 SHARED: dict[str, set[str]] = {
-    "samples": {"vtriune", "verl"},  # lines that do without our own columns
+    "samples": {"vtriune", "verl"},  # lines without our own columns
     "mathvision_mini": {"mathvision"},
     **{name: {"easyr1"} for name in ("thinklite", "refcoco", "visual_probe")},
     **{name: {"coco"} for name in ("coco_set", "ovdeval", "v3det", "objects365")},
 }
-"""What files of a format may look like, beside the format itself."""
+"""Guesses for the files of a format that it also accepts, besides itself."""
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "hf"])
-def test_a_format_takes_files_of_its_own_look_and_of_the_layouts_that_it_shares(
+def test_a_format_accepts_its_own_files_and_those_of_shared_layouts(
     name: str, certain: list[tuple[str, Path]]
 ) -> None:
     looks = {look for look, _ in certain}
     assert looks == {one for one in FORMATS if one in looks_like(one)}
     own = {name, *SHARED.get(name, ())}
     assert taken(name, certain, Options()) == {look: {look in own} for look in looks}
-    # Rows that name no verifier are V-Triune's where the caller names one.
+    # Rows without a verifier count as V-Triune's if the caller names one.
     own |= {"verl"} if name == "vtriune" else set()
     assert taken(name, certain, Options(verifier="math")) == {look: {look in own} for look in looks}

@@ -1,4 +1,4 @@
-"""MEGA-Bench and OCRBench v2 as they are published: what is odd about them."""
+"""The particulars of MEGA-Bench and OCRBench v2 as published."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def found(name: str, path: Path) -> list[Sample | DataError]:
     return [entry for _, entry in FORMATS[name].read(path, Options())]  # type: ignore[misc]
 
 
-def test_the_thirty_types_of_ocrbench_have_a_metric_and_a_category() -> None:
+def test_all_30_ocrbench_types_have_a_metric_and_a_category() -> None:
     assert len(METRIC) == 30
     assert set(METRIC.values()) <= set(METRICS)
     assert len({f"{CATEGORY[kind[:-3]]}_{kind[-2:]}" for kind in METRIC}) == 8 + 5
@@ -60,7 +60,7 @@ def test_a_type_has_its_metric(change: dict[str, object], metric: str, truth: ob
     assert sample.verifier_parm.get("bbox", [1, 2, 3, 4]) == [1, 2, 3, 4]
 
 
-def test_pictures_of_mega_bench_stand_where_its_text_has_them(tmp_path: Path) -> None:
+def test_mega_bench_pictures_are_placed_as_in_its_text(tmp_path: Path) -> None:
     root = written("mega_bench", tmp_path)
     first, _, other = found("mega_bench", root)
     assert isinstance(first, Sample)
@@ -81,7 +81,7 @@ def test_pictures_of_mega_bench_stand_where_its_text_has_them(tmp_path: Path) ->
     "change",
     [{"answer": "__import__('os').getcwd()"}, {"query_media": "['../secret.jpg']"}, {"answer": "{}"}],
 )
-def test_nothing_of_a_row_is_run_and_no_path_leaves_the_folder(
+def test_a_hostile_row_runs_no_code_and_reads_no_path_outside_the_folder(
     change: dict[str, str], tmp_path: Path
 ) -> None:
     root = written("mega_bench", tmp_path)
@@ -91,7 +91,7 @@ def test_nothing_of_a_row_is_run_and_no_path_leaves_the_folder(
     assert isinstance(error, DataError)
 
 
-def test_a_task_of_mega_bench_waits_only_where_its_metrics_do(tmp_path: Path) -> None:
+def test_a_mega_bench_task_is_deferred_only_if_its_metrics_are(tmp_path: Path) -> None:
     here, _, elsewhere = found("mega_bench", written("mega_bench", tmp_path))
     assert isinstance(here, Sample)
     assert isinstance(elsewhere, Sample)
@@ -99,7 +99,7 @@ def test_a_task_of_mega_bench_waits_only_where_its_metrics_do(tmp_path: Path) ->
     assert [scored_elsewhere(one) for one in (here, elsewhere)] == [False, True]
 
 
-def test_a_row_of_mega_bench_without_metrics_is_refused(tmp_path: Path) -> None:
+def test_a_mega_bench_row_without_metrics_is_refused(tmp_path: Path) -> None:
     root = written("mega_bench", tmp_path)
     (file,) = root.rglob("*.parquet")
     parquet(file, [pq.read_table(file).to_pylist()[0] | {"metric_info": "{}"}])
@@ -108,14 +108,14 @@ def test_a_row_of_mega_bench_without_metrics_is_refused(tmp_path: Path) -> None:
     assert "no metrics of MEGA-Bench" in error.what
 
 
-def test_mega_bench_needs_the_file_of_its_fields(tmp_path: Path) -> None:
+def test_mega_bench_needs_its_metadata_file(tmp_path: Path) -> None:
     root = written("mega_bench", tmp_path)
     (root / "all_task_meta.json").unlink()
     with pytest.raises(DataError, match="which says of which field a task is"):
         found("mega_bench", root)
 
 
-def test_only_the_core_of_a_whole_snapshot_is_read_and_no_question_twice(tmp_path: Path) -> None:
+def test_only_the_core_of_a_full_snapshot_is_read_without_duplicates(tmp_path: Path) -> None:
     root = written("mega_bench", tmp_path)
     (file,) = root.rglob("*.parquet")
     rows = pq.read_table(file).to_pylist()

@@ -1,4 +1,4 @@
-"""Files are streamed: what is in memory at a time does not grow with them."""
+"""Files are streamed: memory does not grow with their size."""
 
 import base64
 import subprocess
@@ -14,12 +14,12 @@ from tests.data.benchmarks import write_tsv
 from tests.data.formats.published import parquet, user
 
 ROWS = {"hrbench": 24, "verl": 60}
-"""Megabytes of a file: one a row. One of verl has more than what is allowed in memory, by half."""
+"""Megabytes of a file, one per row. The verl file is half as large again as the allowed memory."""
 MEGABYTE = 2**20
 
 
 def bitmap(number: int) -> bytes:
-    """About a megabyte, another one for each number."""
+    """A picture of about a megabyte, different for each number."""
     out = BytesIO()
     Image.new("RGB", (600, 600), (number, 0, 0)).save(out, "BMP")
     return out.getvalue()
@@ -58,11 +58,11 @@ tracemalloc.start()
 count = sum(isinstance(entry, Sample) for _, entry in FORMATS[sys.argv[1]].read(Path(sys.argv[2]), Options()))
 print(count, tracemalloc.get_traced_memory()[1])
 """
-"""In a process of its own: threads that other tests have left allocate, too."""
+"""Runs in a separate process: threads left by other tests also allocate."""
 
 
 @pytest.mark.parametrize(("name", "make", "limit"), [("hrbench", tsv, 12), ("verl", verl, 45)])
-def test_rows_pass_through_a_bounded_memory(
+def test_rows_are_read_in_bounded_memory(
     name: str, make: Callable[[Path], Path], limit: int, tmp_path: Path
 ) -> None:
     words = [sys.executable, "-c", READ, name, str(make(tmp_path))]

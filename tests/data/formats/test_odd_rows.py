@@ -1,4 +1,4 @@
-"""Whatever stands in a row: it becomes a record, or an error that names the remedy, and nothing else."""
+"""Whatever a row contains, it becomes a record or an error with a fix, and nothing else."""
 
 import contextlib
 import copy
@@ -122,12 +122,12 @@ def changed(row: Row, path: tuple[Any, ...], value: Any) -> Row:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_row_as_it_is_becomes_a_record(name: str) -> None:
+def test_the_unchanged_row_becomes_a_record(name: str) -> None:
     row, convert = CASES[name]
     assert convert(row)
 
 
-def test_a_mistake_about_boxes_in_a_column_map_is_named_by_its_key(tmp_path: Path) -> None:
+def test_a_mistake_about_boxes_in_a_column_map_names_the_key(tmp_path: Path) -> None:
     file = tmp_path / "columns.yaml"
     start = "source: a\nquestion: q\nanswer: r\n"
     file.write_text(f"{start}evidence: {{column: boxes, space: pixel}}\n")
@@ -139,7 +139,7 @@ def test_a_mistake_about_boxes_in_a_column_map_is_named_by_its_key(tmp_path: Pat
     assert load_recipe(file, ColumnMap).evidence == BoxColumn(column="boxes")
 
 
-def test_vtriunes_reasoning_may_end_in_words() -> None:
+def test_a_vtriune_reasoning_answer_may_be_words() -> None:
     judge = VTRIUNE["reward_model"] | {"ground_truth": "\\boxed{light blue}", "verifier": "mathverify"}
     sample = vtriune_sample(VTRIUNE | {"ability": "puzzle", "reward_model": judge}, PLACE, OPTIONS)
     assert (sample.verifier, sample.ground_truth) == ("exact", "light blue")
@@ -172,7 +172,7 @@ def test_vtriunes_reasoning_may_end_in_words() -> None:
         ("x-3", "math"),
     ],
 )
-def test_digits_of_vtriune_that_stand_for_no_value_are_not_computed(truth: str, verifier: str) -> None:
+def test_vtriune_answers_with_digits_that_are_not_values_use_exact(truth: str, verifier: str) -> None:
     judge = VTRIUNE["reward_model"] | {"ground_truth": truth, "verifier": "mathverify"}
     sample = vtriune_sample(VTRIUNE | {"ability": "chart", "reward_model": judge}, PLACE, OPTIONS)
     assert sample.verifier == verifier
@@ -183,7 +183,7 @@ def test_digits_of_vtriune_that_stand_for_no_value_are_not_computed(truth: str, 
 @pytest.mark.parametrize(
     "packed", ["", "{", "[]", json.dumps(PACKED), json.dumps(PACKED | {"reward_model": 1})]
 )
-def test_a_packed_member_that_no_export_wrote_is_told(name: str, packed: str) -> None:
+def test_a_packed_field_that_no_export_wrote_is_reported(name: str, packed: str) -> None:
     row, convert = CASES[name]
     with pytest.raises(DataError, match="not what an export writes"):
         convert(changed(row, ("extra_info", "vtune"), packed))
@@ -192,7 +192,7 @@ def test_a_packed_member_that_no_export_wrote_is_told(name: str, packed: str) ->
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_an_odd_row_is_an_error_with_a_remedy_and_no_crash(name: str, data: st.DataObject) -> None:
+def test_a_corrupted_row_is_an_error_with_a_fix_and_not_a_crash(name: str, data: st.DataObject) -> None:
     row, convert = CASES[name]
     odd = row
     for _ in range(data.draw(st.integers(1, 2))):
@@ -212,8 +212,8 @@ def test_an_odd_row_is_an_error_with_a_remedy_and_no_crash(name: str, data: st.D
 @pytest.mark.parametrize(
     "piece", ["<sandbox_output>", "<code>", "<answer>", " ", "\n", "</sandbox_output>", "Error"]
 )
-def test_a_response_that_is_a_flood_takes_time_in_proportion_to_its_length(piece: str) -> None:
-    """A megabyte takes 0.2 s at most; looked through again from each of its tags it would take an hour."""
+def test_a_huge_response_takes_linear_time(piece: str) -> None:
+    """A megabyte takes at most 0.2 s; searching again from each of its tags would take an hour."""
     flood = piece * (1_000_000 // len(piece))
     for response in (
         f"<think>{flood}</think>",
@@ -225,8 +225,8 @@ def test_a_response_that_is_a_flood_takes_time_in_proportion_to_its_length(piece
         assert time.process_time() - began < 5.0
 
 
-def test_a_number_in_a_column_of_texts_is_not_taken_for_an_answer_beside_the_options() -> None:
-    """A table with numbers and words in one column has texts only; a reply by letter would be wrong."""
+def test_a_number_as_text_is_not_taken_as_an_answer_outside_the_options() -> None:
+    """A column with numbers and words holds only texts; a reply with a letter would be wrong."""
     with pytest.raises(DataError, match="1 is not one of the options"):
         question_sample(QUESTION | {"answer": "1"}, PLACE, OPTIONS, source="easyr1")
     among = question_sample(
@@ -237,8 +237,8 @@ def test_a_number_in_a_column_of_texts_is_not_taken_for_an_answer_beside_the_opt
     assert (numbered.ground_truth, numbered.choices) == ("B", ("red", "blue"))
 
 
-def test_an_answer_that_is_no_option_is_refused_unless_somebody_names_a_verifier() -> None:
-    """It was a question of verifier `exact`, for which every letter was wrong."""
+def test_an_answer_outside_the_options_is_refused_unless_a_verifier_is_named() -> None:
+    """Before, it became a question for the verifier `exact`, for which every letter was wrong."""
     for answer in ("yellow", "2.5", "\\frac{1}{2}"):
         with pytest.raises(DataError, match="is not one of the options") as caught:
             question_sample(QUESTION | {"answer": answer}, PLACE, OPTIONS, source="easyr1")
@@ -257,7 +257,7 @@ def test_an_answer_that_is_no_option_is_refused_unless_somebody_names_a_verifier
     "given", [["A. Blue", "B. Red"], ["(a) Blue", "(b) Red"], ["A) Blue", "B)Red"], ["A: Blue", "B: Red"]]
 )
 @pytest.mark.parametrize("answer", ["Red", "red", "B", "(B)", "B. Red", 1])
-def test_options_that_bring_their_letters_are_listed_once_and_chosen_from(given: Any, answer: Any) -> None:
+def test_options_with_letters_are_listed_once_and_used_for_choice(given: Any, answer: Any) -> None:
     found = question_sample(QUESTION | {"answer": answer, "options": given}, PLACE, OPTIONS, source="a")
     assert (found.verifier, found.choices) == ("choice", ("Blue", "Red"))
     assert found.question.endswith("\nA. Blue\nB. Red")
@@ -268,6 +268,6 @@ def test_options_that_bring_their_letters_are_listed_once_and_chosen_from(given:
 @pytest.mark.parametrize(
     "given", [["A. Blue", "C. Red"], ["B. Blue", "A. Red"], ["A. Blue", "Red"], ["a cup", "b"]]
 )
-def test_options_stay_as_they_are_where_their_letters_are_not_in_order(given: Any) -> None:
+def test_options_with_letters_out_of_order_are_unchanged(given: Any) -> None:
     found = question_sample(QUESTION | {"answer": given[0], "options": given}, PLACE, OPTIONS, source="a")
     assert found.choices == tuple(given)

@@ -1,4 +1,4 @@
-"""Our own layout as JSON lines, and column maps: a user's own questions come in whole, or are named."""
+"""Our own layout as JSON lines, and column maps: user questions are imported completely or reported."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ PHOTOS = st.sampled_from([jpeg(0), jpeg(1)])
 
 @st.composite
 def samples(draw: st.DrawFn) -> Sample:
-    """Any sample whose pictures are pictures."""
+    """Any sample with valid pictures."""
     sample = draw(records.samples())
     images = tuple(Picture(draw(PHOTOS), draw(st.none() | records.names)) for _ in sample.images)
     return replace(sample, images=images)
@@ -35,13 +35,13 @@ def samples(draw: st.DrawFn) -> Sample:
 
 @settings(max_examples=120)
 @given(samples())
-def test_a_sample_as_a_line_comes_back_whole(sample: Sample) -> None:
+def test_a_sample_survives_a_round_trip_through_json_lines(sample: Sample) -> None:
     line = json.dumps(own_line(sample, 0), ensure_ascii=False, allow_nan=False)
     assert own_sample(json.loads(line), PLACE, Options()) == sample
 
 
 def row(**changes: Any) -> dict[str, Any]:
-    """As little as a line must say."""
+    """The minimum that a line must contain."""
     return {
         "data_source": "mine",
         "prompt": "How many cups?",
@@ -60,7 +60,7 @@ def one(folder: Path, line: dict[str, Any], **options: Any) -> Sample:
     return found
 
 
-def test_a_line_may_leave_out_what_has_a_default(tmp_path: Path) -> None:
+def test_a_line_may_omit_what_has_a_default(tmp_path: Path) -> None:
     sample = one(tmp_path, row())
     assert sample.id == "mine/0"
     assert sample.prompt[0].content == "<image>\nHow many cups?"
@@ -73,7 +73,7 @@ def test_a_line_may_leave_out_what_has_a_default(tmp_path: Path) -> None:
     assert one(tmp_path, one_without, verifier="ocr").verifier == "ocr"
 
 
-def test_boxes_may_be_the_ground_truth_without_being_a_text(tmp_path: Path) -> None:
+def test_boxes_may_be_the_ground_truth_as_json_values(tmp_path: Path) -> None:
     box = {"label": "cup", "bbox_2d": [1, 2, 30, 40]}
     sample = one(tmp_path, row(reward_model={"ground_truth": [box], "verifier": "grounding"}))
     assert json.loads(sample.ground_truth) == [box]
@@ -90,7 +90,7 @@ def test_boxes_may_be_the_ground_truth_without_being_a_text(tmp_path: Path) -> N
         ({"tools": "python"}, "tools", "a list"),
     ],
 )
-def test_a_column_that_is_not_ours_is_named_and_never_left_out(
+def test_an_unknown_column_is_reported_and_never_ignored(
     tmp_path: Path, change: dict[str, Any], column: str, fix: str
 ) -> None:
     with pytest.raises(DataError) as caught:
@@ -102,7 +102,7 @@ def test_a_column_that_is_not_ours_is_named_and_never_left_out(
 @pytest.mark.parametrize(
     "added", [{"tools": ["python"]}, {"choices": ["3", "4"]}, {"evidence": [{"bbox_2d": [1, 2, 30, 40]}]}]
 )
-def test_the_reader_of_v_triune_refuses_what_it_would_lose(tmp_path: Path, added: dict[str, Any]) -> None:
+def test_the_vtriune_reader_refuses_columns_that_it_would_lose(tmp_path: Path, added: dict[str, Any]) -> None:
     (tmp_path / "cups.jpg").write_bytes(jpeg(0))
     out = tmp_path / "out" / "a.parquet"
     with pytest.raises(DataError, match="format `samples`, not of `vtriune`") as caught:
@@ -134,7 +134,7 @@ def mapped(folder: Path, rows: list[dict[str, Any]], columns: str) -> list[Sampl
     return [found for _, found in FORMATS["hf"].read(file, Options(columns=given))]  # type: ignore[misc]
 
 
-def test_a_column_map_names_columns_or_says_a_word_for_all_rows(tmp_path: Path) -> None:
+def test_a_column_map_names_columns_or_gives_a_constant(tmp_path: Path) -> None:
     rows = [{"kind": "counting", "judge": "counting"}, {"kind": "ocr", "judge": None}]
     columns = "ability: {column: kind}\nverifier: {column: judge}\ntools: [python]\n"
     first, second = mapped(tmp_path, rows, columns)
@@ -147,7 +147,7 @@ def test_a_column_map_names_columns_or_says_a_word_for_all_rows(tmp_path: Path) 
     assert not {"kind", "judge"} & set(first.extra), "columns that were read"
 
 
-def test_a_word_that_names_a_column_is_not_written_into_every_row_without_asking(tmp_path: Path) -> None:
+def test_a_constant_that_equals_a_column_name_is_refused_as_ambiguous(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="writes the word into every row") as caught:
         mapped(tmp_path, [{"kind": "counting"}], "ability: kind\n")
     assert "{column: kind}" in caught.value.fix
@@ -172,7 +172,7 @@ def test_a_word_that_names_a_column_is_not_written_into_every_row_without_asking
         (None, "boxes", []),
     ],
 )
-def test_evidence_is_read_in_the_forms_that_tables_have(
+def test_evidence_is_read_in_the_forms_used_in_tables(
     tmp_path: Path, value: Any, spec: str, boxes: list[tuple[str, tuple[float, ...]]]
 ) -> None:
     (sample,) = mapped(tmp_path, [{"boxes": value}], f"evidence: {spec}\n")
@@ -181,14 +181,14 @@ def test_evidence_is_read_in_the_forms_that_tables_have(
 
 
 @pytest.mark.parametrize("value", ["around here", [1, 2, 3], [{"bbox": [1, 2, 3, 4]}], 7])
-def test_evidence_that_is_no_box_is_named_with_its_column(tmp_path: Path, value: Any) -> None:
+def test_evidence_that_is_not_a_box_is_reported_with_its_column(tmp_path: Path, value: Any) -> None:
     (found,) = mapped(tmp_path, [{"boxes": value}], "evidence: boxes\n")
     assert isinstance(found, DataError)
     assert "boxes" in found.where
     assert found.fix
 
 
-def test_options_of_the_verifier_are_the_same_for_all_rows_or_stand_in_a_column(tmp_path: Path) -> None:
+def test_verifier_options_are_constant_or_come_from_a_column(tmp_path: Path) -> None:
     (sample,) = mapped(tmp_path, [{}], "verifier: ocr\nverifier_parm: {case_sensitive: true}\n")
     assert isinstance(sample, Sample)
     assert sample.verifier_parm == {"case_sensitive": True}
@@ -199,7 +199,7 @@ def test_options_of_the_verifier_are_the_same_for_all_rows_or_stand_in_a_column(
     assert (first.verifier_parm, second.verifier_parm) == ({"case_sensitive": True}, {})
 
 
-def test_a_table_of_questions_and_boxes_comes_in_whole_also_where_an_answer_is_none(tmp_path: Path) -> None:
+def test_a_table_of_questions_and_boxes_is_imported_even_if_an_answer_is_none(tmp_path: Path) -> None:
     (tmp_path / "cups.jpg").write_bytes(jpeg(0))
     table = tmp_path / "mine.csv"
     table.write_text(

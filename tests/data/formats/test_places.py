@@ -1,4 +1,4 @@
-"""ScreenSpot-Pro, RefCOCO and VisualProbe as they are published."""
+"""ScreenSpot-Pro, RefCOCO and VisualProbe as published."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def score(sample: Sample, answer: str) -> float:
     return VERIFIERS[sample.verifier].verify(f"<answer>{answer}</answer>", sample).score
 
 
-def test_screenspot_pro_asks_for_a_point_and_keeps_what_scores_are_split_by(tmp_path: Path) -> None:
+def test_screenspot_pro_asks_for_a_point_and_keeps_its_categories(tmp_path: Path) -> None:
     root = written("screenspot_pro", tmp_path)
     text, icon = samples("screenspot_pro", root)
     assert (text.id, text.source) == ("screenspot_pro/word_windows_0", "screenspot_pro")
@@ -48,7 +48,7 @@ def test_screenspot_pro_asks_for_a_point_and_keeps_what_scores_are_split_by(tmp_
         ({"group": None}, "no value for group"),
     ],
 )
-def test_a_row_of_screenspot_pro_that_cannot_be_scored_is_an_error(
+def test_a_screenspot_pro_row_that_cannot_be_scored_is_an_error(
     change: dict[str, object], told: str, tmp_path: Path
 ) -> None:
     root = written("screenspot_pro", tmp_path)
@@ -62,7 +62,7 @@ def test_a_row_of_screenspot_pro_that_cannot_be_scored_is_an_error(
         raise broken
 
 
-def test_minus_one_stands_for_the_border(tmp_path: Path) -> None:
+def test_minus_one_means_the_border(tmp_path: Path) -> None:
     root = written("screenspot_pro", tmp_path)
     file = root / "annotations" / "word_windows.json"
     rows = json.loads(file.read_text(encoding="utf-8"))
@@ -81,7 +81,7 @@ def test_each_expression_of_refcoco_is_a_question_about_its_box(tmp_path: Path) 
     assert (one.id, other.id) == ("RefCOCO_testA/1/0", "RefCOCO_testA/1/1")
     assert other.question == "Where in the image is this: sign on the left"
     assert {one.source, other.source} == {"RefCOCO_testA"}
-    # Right from IoU 0.5 on, by one box alone.
+    # Right from IoU 0.5, by a single box.
     assert score(one, "[20, 20, 70, 60]") == score(one, "[20, 20, 45, 60]") == 1.0
     assert score(one, "[20, 20, 44, 60]") == score(one, "[20, 20, 70, 60], [20, 20, 70, 60]") == 0.0
     assert score(one, "[[20, 20, 70, 60], [0, 0, 9, 9]]") == 0.0
@@ -99,7 +99,7 @@ def test_refcoco_needs_its_published_names(tmp_path: Path) -> None:
         found("refcoco", whole)
 
 
-def test_shares_of_the_tsv_become_pixels(tmp_path: Path) -> None:
+def test_relative_coordinates_in_the_tsv_become_pixels(tmp_path: Path) -> None:
     val, test = samples("refcoco_tsv", written("refcoco_tsv", tmp_path))
     assert (val.source, test.source) == ("RefCOCO_val", "RefCOCOg_test")
     assert json.loads(val.ground_truth) == [{"label": "", "bbox_2d": [20, 20, 70, 60]}]

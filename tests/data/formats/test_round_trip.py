@@ -1,4 +1,4 @@
-"""Every published layout: import, validate, export, import again, and nothing is lost."""
+"""Every published layout survives import, validation, export and another import without loss."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_every_format_has_a_published_file() -> None:
 
 
 @EVERY
-def test_good_rows_are_kept_and_the_odd_ones_named_with_their_remedy(name: str, imported: dict) -> None:
+def test_good_rows_are_kept_and_invalid_ones_reported_with_a_fix(name: str, imported: dict) -> None:
     published, out, result = imported[name]
     assert {f"{p['file']}, row {p['row']}" for p in result["problems"]} == set(published.odd)
     for problem in result["problems"]:
@@ -50,7 +50,7 @@ def test_good_rows_are_kept_and_the_odd_ones_named_with_their_remedy(name: str, 
 
 
 @EVERY
-def test_every_row_that_is_kept_is_valid(name: str, imported: dict) -> None:
+def test_every_kept_row_is_valid(name: str, imported: dict) -> None:
     _, out, result = imported[name]
     checked = validate([out])
     assert checked["problems"] == []
@@ -58,7 +58,7 @@ def test_every_row_that_is_kept_is_valid(name: str, imported: dict) -> None:
 
 
 @EVERY
-def test_strict_stops_at_the_first_odd_row_and_leaves_no_file(name: str, tmp_path: Path) -> None:
+def test_strict_stops_at_the_first_invalid_row_and_leaves_no_file(name: str, tmp_path: Path) -> None:
     published = MAKERS[name](tmp_path / name if (tmp_path / name).mkdir() is None else tmp_path)
     out = tmp_path / "out.parquet"
     with pytest.raises(DataError) as caught:
@@ -69,7 +69,7 @@ def test_strict_stops_at_the_first_odd_row_and_leaves_no_file(name: str, tmp_pat
 
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("layout", [name for name in written() if FORMATS[name].makes == "samples"])
-def test_samples_come_back_whole_from_other_layouts(
+def test_samples_survive_a_round_trip_through_other_layouts(
     name: str, layout: str, imported: dict, tmp_path: Path
 ) -> None:
     _, out, result = imported[name]
@@ -93,14 +93,14 @@ def test_samples_come_back_whole_from_other_layouts(
 @pytest.mark.parametrize(("made", "layout"), [
     ("thyme", "thyme"), ("thyme", "conversations"), ("conversations", "conversations"),
 ])  # fmt: skip
-def test_traces_come_back_whole(imported: dict, tmp_path: Path, made: str, layout: str) -> None:
+def test_traces_survive_a_round_trip(imported: dict, tmp_path: Path, made: str, layout: str) -> None:
     _, out, result = imported[made]
     there, back = tmp_path / "there.parquet", tmp_path / "back.parquet"
     export_data(layout, out, there)
     again = import_data(layout, [there], back, options=Options(), strict=True)
     assert again["kept"] == result["kept"]
     first, second = records(out, made), records(back, layout)
-    # Base64 has no path, and nothing else may differ.
+    # Base64 has no path; nothing else may differ.
     assert [t.messages for t in first] == [t.messages for t in second]
     assert [t.calls for t in first] == [t.calls for t in second]
     assert [[p.data for p in t.images] for t in first] == [[p.data for p in t.images] for t in second]
@@ -117,12 +117,14 @@ def test_traces_come_back_whole(imported: dict, tmp_path: Path, made: str, layou
         ("samples", "a.parquet", "JSON"),
     ],
 )
-def test_a_file_is_called_what_it_is(layout: str, name: str, written: str, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_named_as_such(
+    layout: str, name: str, written: str, tmp_path: Path
+) -> None:
     with pytest.raises(RecipeError, match=f"`{layout}` writes {written}"):
         export_data(layout, tmp_path / "rows.parquet", tmp_path / name)
 
 
-def test_annotated_photographs_become_tasks_that_come_back_whole(coco_mini: Path, tmp_path: Path) -> None:
+def test_tasks_from_annotated_photographs_survive_a_round_trip(coco_mini: Path, tmp_path: Path) -> None:
     out, there, back = (tmp_path / f"{name}.parquet" for name in ("out", "there", "back"))
     options = Options(images=coco_mini / "images")
     result = import_data("coco", [coco_mini / "instances.json"], out, options=options, strict=True)

@@ -1,4 +1,4 @@
-"""Benchmarks of search agents and folders of mm-eval, as they are published."""
+"""Benchmarks for search agents and folders of mm-eval, as published."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def read(name: str, path: Path) -> list[Any]:
     return [entry for _, entry in FORMATS[name].read(path, Options())]
 
 
-def test_mmsearch_plus_is_decrypted_and_has_all_of_its_pictures(tmp_path: Path) -> None:
+def test_mmsearch_plus_is_decrypted_with_all_its_pictures(tmp_path: Path) -> None:
     one, two = read("mmsearch_plus", specimens_search.mmsearch_plus(tmp_path).path)
     assert [len(one.images), len(two.images)] == [1, 2]
     assert two.prompt[-1].content == "<image>\n<image>\nWho designed it?"
@@ -31,7 +31,7 @@ def test_mmsearch_plus_is_decrypted_and_has_all_of_its_pictures(tmp_path: Path) 
 
 
 @given(st.text())
-def test_what_is_encrypted_is_decrypted(text: str) -> None:
+def test_decryption_inverts_encryption(text: str) -> None:
     assert _decrypted("question", encrypted(text)) == text
 
 
@@ -50,7 +50,7 @@ def test_browsecomp_vl_keeps_every_answer(tmp_path: Path) -> None:
     assert "image_search_title_list" not in one.extra
 
 
-def test_an_mm_eval_folder_is_asked_by_its_template(tmp_path: Path) -> None:
+def test_an_mm_eval_folder_uses_its_prompt_template(tmp_path: Path) -> None:
     one, _ = read("mm_eval", specimens_search.mm_eval(tmp_path).path)
     assert isinstance(one, Sample)
     assert one.prompt[-1].content == "<image>\nHow many?\nAnswer with a number."
@@ -76,7 +76,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_metadata_that_cannot_be_followed_are_an_error(name: str, tmp_path: Path) -> None:
+def test_unusable_metadata_is_an_error(name: str, tmp_path: Path) -> None:
     changes, told = CHANGES[name]
     path = specimens_search.mm_eval(tmp_path).path
     file = path / "metadata.json"
@@ -89,7 +89,7 @@ def test_metadata_that_cannot_be_followed_are_an_error(name: str, tmp_path: Path
     assert all(isinstance(entry, DataError) and told in str(entry) for entry in found), found
 
 
-def test_an_mm_eval_folder_lists_options_and_may_do_without_a_template(tmp_path: Path) -> None:
+def test_an_mm_eval_folder_lists_options_and_needs_no_template(tmp_path: Path) -> None:
     path = specimens_search.mm_eval(tmp_path).path
     says = {"question": "ask", "answer": "truth", "options": "listed", "media": ["figure"]}
     (path / "metadata.json").write_text(json.dumps({"mapping_from_source": says}))

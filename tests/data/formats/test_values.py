@@ -43,7 +43,7 @@ def test_a_picture_is_read_from_every_form(value: object, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("start", ["file://", "file:", "file://localhost"])
-def test_a_picture_may_be_named_by_the_uri_of_its_file(start: str, tmp_path: Path) -> None:
+def test_a_picture_may_be_a_file_uri(start: str, tmp_path: Path) -> None:
     (tmp_path / "a b.jpg").write_bytes(jpeg(0))
     (picture,) = pictures("images", f"{start}{tmp_path}/a%20b.jpg", tmp_path)
     assert (picture.data, picture.path) == (jpeg(0), f"{tmp_path}/a b.jpg")
@@ -53,7 +53,7 @@ def test_a_picture_may_be_named_by_the_uri_of_its_file(start: str, tmp_path: Pat
         pictures("images", f"{start}/etc/passwd", tmp_path)
 
 
-def test_a_picture_of_another_kind_is_to_be_stored_anew(tmp_path: Path) -> None:
+def test_an_unsupported_picture_gets_advice_to_convert_it(tmp_path: Path) -> None:
     tiff = io.BytesIO()
     Image.new("RGB", (8, 8)).save(tiff, "TIFF")
     with pytest.raises(DataError, match="cannot be opened") as caught:
@@ -61,7 +61,7 @@ def test_a_picture_of_another_kind_is_to_be_stored_anew(tmp_path: Path) -> None:
     assert "store a PNG or JPEG" in caught.value.fix
 
 
-def test_several_pictures_stand_in_a_cell_of_a_table_as_the_text_of_a_list(tmp_path: Path) -> None:
+def test_a_table_cell_may_hold_a_list_of_pictures_as_text(tmp_path: Path) -> None:
     for name in ("a.jpg", "b.jpg", "[c].jpg"):
         (tmp_path / name).write_bytes(jpeg(0))
     assert [one.path for one in pictures("images", '["a.jpg", "b.jpg"]', tmp_path)] == ["a.jpg", "b.jpg"]
@@ -69,7 +69,7 @@ def test_several_pictures_stand_in_a_cell_of_a_table_as_the_text_of_a_list(tmp_p
     assert pictures("images", "[]", tmp_path) == ()
 
 
-def test_a_picture_may_be_named_as_verls_loader_takes_it(tmp_path: Path) -> None:
+def test_a_picture_may_be_given_as_for_verls_loader(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(jpeg(0))
     coded = f"data:image/jpeg;base64,{base64.b64encode(jpeg(0)).decode()}"
     for name in ("a.jpg", (tmp_path / "a.jpg").as_uri(), coded, jpeg(0)):
@@ -81,14 +81,14 @@ def test_a_picture_may_be_named_as_verls_loader_takes_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["oven_00000006", "v1.2_01"])
 @pytest.mark.parametrize("ending", [".jpg", ".JPG", ".JPEG", ".png"])
-def test_a_picture_may_be_named_by_its_id_alone(name: str, ending: str, tmp_path: Path) -> None:
-    """As in InfoSeek's `image_id`."""
+def test_a_picture_may_be_named_by_id_only(name: str, ending: str, tmp_path: Path) -> None:
+    """Like InfoSeek's `image_id`."""
     (tmp_path / f"{name}{ending}").write_bytes(jpeg(0))
     (picture,) = pictures("images", name, tmp_path)
     assert picture.data == jpeg(0)
 
 
-def test_an_id_that_two_pictures_have_is_an_error_that_names_both(tmp_path: Path) -> None:
+def test_an_id_shared_by_two_pictures_is_an_error_that_names_both(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(jpeg(0))
     (tmp_path / "a.JPG").hardlink_to(tmp_path / "a.png")
     assert len(pictures("images", "a", tmp_path)) == 1
@@ -98,7 +98,7 @@ def test_an_id_that_two_pictures_have_is_an_error_that_names_both(tmp_path: Path
     assert "write the ending" in caught.value.fix
 
 
-def test_short_base64_is_no_file_name_however_long_it_is_between_slashes(tmp_path: Path) -> None:
+def test_base64_with_long_stretches_between_slashes_is_not_a_file_name(tmp_path: Path) -> None:
     out = io.BytesIO()
     Image.new("RGB", (400, 400), "red").save(out, "PNG")
     coded = base64.b64encode(out.getvalue()).decode()
@@ -109,7 +109,7 @@ def test_short_base64_is_no_file_name_however_long_it_is_between_slashes(tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "WEBP"])
-def test_the_smallest_pictures_in_base64_are_no_file_names(kind: str, tmp_path: Path) -> None:
+def test_tiny_pictures_in_base64_are_not_file_names(kind: str, tmp_path: Path) -> None:
     out = io.BytesIO()
     Image.new("1" if kind != "WEBP" else "RGB", (1, 1)).save(out, kind)
     coded = base64.b64encode(out.getvalue()).decode()
@@ -136,7 +136,7 @@ def test_the_smallest_pictures_in_base64_are_no_file_names(kind: str, tmp_path: 
         (7, "a picture: bytes, a path or base64"),
     ],
 )
-def test_what_is_no_picture_is_told(value: object, why: str, tmp_path: Path) -> None:
+def test_an_invalid_picture_is_reported(value: object, why: str, tmp_path: Path) -> None:
     (tmp_path / "pics").mkdir()
     with pytest.raises(DataError) as caught:
         pictures("images", value, tmp_path)
@@ -155,7 +155,7 @@ def test_turns_are_read_from_text_json_and_parts() -> None:
     assert conversation("[1, 2] is what?", 0) == [{"role": "user", "content": "[1, 2] is what?"}]
 
 
-def test_a_mark_goes_before_the_user_and_not_into_the_system_turn() -> None:
+def test_an_image_mark_goes_into_the_user_turn_not_the_system_turn() -> None:
     turns = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Why?"}]
     assert [turn["content"] for turn in conversation(turns, 2)] == ["Be short.", "<image>\n<image>\nWhy?"]
 
@@ -171,7 +171,7 @@ def test_listed_options_are_found_in_each_style(options: list[str], style: str) 
 
 
 @pytest.mark.parametrize("text", ["A. one\nC. three", "A. alone", "Which? A. one B. two", ""])
-def test_what_is_no_list_of_options_gives_none(text: str) -> None:
+def test_text_without_a_list_of_options_gives_none(text: str) -> None:
     assert listed_options(text) == ()
 
 
@@ -229,7 +229,7 @@ def test_what_is_no_list_of_options_gives_none(text: str) -> None:
         ("1 - 1 = x", (), False, "math"),
     ],
 )
-def test_the_verifier_suits_the_ground_truth(
+def test_the_verifier_is_chosen_by_the_ground_truth(
     truth: str, choices: tuple[str, ...], model: bool, verifier: str
 ) -> None:
     assert guess_verifier(truth, choices, model=model) == verifier
@@ -246,7 +246,7 @@ def test_the_verifier_suits_the_ground_truth(
         ("1 2 3", "6"),
     ],
 )
-def test_digits_that_stand_for_no_value_are_not_computed(truth: str, wrong: str) -> None:
+def test_digits_that_are_not_a_value_do_not_use_math(truth: str, wrong: str) -> None:
     found = judged("When?", truth, Options(), column="answer")
     sample = Sample(
         id="a", source="a", prompt=(Message("user", "When?"),), ground_truth=truth, verifier=found["verifier"]
@@ -258,20 +258,20 @@ def test_digits_that_stand_for_no_value_are_not_computed(truth: str, wrong: str)
 
 
 @pytest.mark.parametrize("part", ["1 - ", "1 ", "1:11", "1.1.", "1,", "1%-", "$1 -"])
-def test_a_long_chain_of_numbers_is_read_at_once(part: str) -> None:
+def test_a_long_chain_of_numbers_is_read_quickly(part: str) -> None:
     began = time.process_time()
     guess_verifier(part * 300 + "x")
     assert time.process_time() - began < 2
 
 
-def test_numbers_are_written_as_a_person_would() -> None:
+def test_numbers_are_written_as_people_write_them() -> None:
     assert [text_of("answer", value) for value in (4, 4.0, 4.5, "4")] == ["4", "4", "4.5", "4"]
     for value in (None, True, float("nan"), ["4"]):
         with pytest.raises(DataError):
             text_of("answer", value)
 
 
-def test_extra_values_become_what_json_can_carry() -> None:
+def test_extra_values_become_json_values() -> None:
     value = {
         "when": datetime.date(2024, 2, 1),
         "cost": Decimal("1.5"),
@@ -296,7 +296,7 @@ def test_extra_values_become_what_json_can_carry() -> None:
         ("TIFF", b"MM\0*\0\0\0\x08"),
     ],
 )
-def test_a_picture_of_a_kind_that_is_not_read_is_named_with_those_that_are(
+def test_an_unsupported_picture_kind_is_reported_with_the_supported_ones(
     kind: str, content: bytes, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=f"it is {kind}, and PNG, JPEG, WEBP, BMP and GIF are read"):
