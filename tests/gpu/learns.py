@@ -35,8 +35,8 @@ def check(place: Place) -> Found:
     parts = max(1, len(losses) // 10)
     fallen = fmean(losses[-parts:]) / fmean(losses[:parts])
     bars = [Bar(what="loss of the cold start, last tenth by first", value=fallen, at_most=0.5)]
-    # The reward also rises if a model unlearns to look but answers in the right format: that of a blind model rose
-    # from 0.29 to 0.43 while its right answers fell from 0.17 to 0.14.
+    # The reward also rises if a model unlearns to look but answers in the right format: that of a blind model
+    # rose from 0.29 to 0.43 while its right answers fell from 0.17 to 0.14.
     ends = {
         key: (fmean(row[key] for row in steps[:10]), fmean(row[key] for row in steps[-10:]))
         for key in ("reward", "accuracy", "evidence_rate")

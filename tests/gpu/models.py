@@ -84,7 +84,7 @@ def middling(folder: Path) -> Path:
 
 
 def built(folder: Path, kind: str, values: Mapping[str, Any], *, dtype: torch.dtype) -> Path:
-    """The tiny model of a family with these values in place of its own, and weights for them."""
+    """The tiny model of a family with these values in place of its own, and random weights."""
     if (folder / BUILT).exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)  # an earlier check may have hit its time limit here

@@ -66,7 +66,7 @@ def _write(path: Path, rows: list[dict[str, str]]) -> Path:
 
 
 def _choices(replies: list[str], **more: Any) -> Iterator[tuple[dict[str, str], str]]:
-    """A question for each reply and each of two truths, so that a reply is right for one of them or neither."""
+    """A question for each reply and each of two truths, so that it is right for one or neither."""
     options = dict(zip("ABCD", FOUR, strict=True))
     for number, reply in enumerate(replies):
         for truth in ("B", "ACD"[number % 3]):

@@ -95,7 +95,7 @@ def test_inspect_reads_our_exported_log(tmp_path: Path) -> None:
 
 
 def _score(trajectory: Trajectory) -> float:
-    """The score by our protocol; for unreadable replies that of upstream's fallback, if it is deterministic."""
+    """The score by our protocol; for unreadable replies upstream's fallback, if it is deterministic."""
     reward = trajectory.reward
     assert reward is not None
     assert reward.accuracy is not None

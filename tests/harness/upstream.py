@@ -163,8 +163,8 @@ def _count(doc: dict[str, Any], said: str) -> float:
 def _mathvista(doc: dict[str, Any], said: str) -> float:
     from lmms_eval.tasks.mathvista import utils
 
-    # The model returns the reply itself. Precisions are whole numbers here: with the 1.0 of the published data
-    # upstream rounds nothing, and no float answer is right.
+    # The model returns the reply itself. Precisions are whole numbers here: with the 1.0 of the published
+    # data upstream rounds nothing, and no float answer is right.
     utils.mathvista_evaluator.get_chat_response = lambda *_, **__: said.strip()
     asked = {key: doc.get(key) for key in ("answer_type", "query", "precision")}
     kind = "multi_choice" if doc["choices"] else "free_form"

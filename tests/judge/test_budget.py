@@ -151,7 +151,7 @@ def test_an_unanswered_request_counts_in_full(tmp_path: Path) -> None:
         again = Purse(EMPTY, None)
         assert asked(judge, again, cache, "one") == ["yes"]
     assert again.spent == Tokens(whole.input + 10, 0, whole.output + 5)
-    # Nobody has taken a request that found no server.
+    # A request that reached no server costs nothing.
     nobody = Purse(EMPTY, None)
     (error,) = asked(judge, nobody, None, "one", retries=0)
     assert (type(error), nobody.spent) == (NoReply, Tokens())

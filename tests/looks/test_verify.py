@@ -406,7 +406,7 @@ def test_hatching_made_visible_before_shrinking_is_verified(
 
 
 def test_thresholded_hatching_is_verified_with_a_subpixel_claim() -> None:
-    """Enlarged sixfold with three pixels cut off each side, i.e. half a pixel, which averages hatching away."""
+    """Enlarged sixfold, three pixels cut off each side: half a pixel, which averages hatching away."""
     plate = Image.fromarray(crop((150, 100, 222, 172), hatched_plate()))
     large = np.asarray(plate.resize((432, 432), Image.Resampling.BICUBIC))
     box = (150.5, 100.5, 221.5, 171.5)

@@ -103,7 +103,7 @@ def test_without_reruns_nothing_is_reported() -> None:
 
 
 def test_shares_of_all_right_answers_are_unknown_if_too_many_looking_ones_are() -> None:
-    # Nothing is known about the one right answer; all wrong ones are known and do not depend on their picture.
+    # Nothing is known about the one right answer; all wrong ones are known and ignore their picture.
     rows = [answered(0, rerun(None, why="only lens puzzles")), answered(1, correct=False)]
     found = dependence(rows, "black", seed=0, max_unscored=0.05)
     assert (found.n, found.n_unscored, found.why) == (0, 1, "only lens puzzles")

@@ -41,7 +41,7 @@ def test_a_resumed_run_writes_its_steps_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_nan_stops_the_run(tmp_path: Path, value: float) -> None:
+def test_a_non_finite_number_stops_the_run(tmp_path: Path, value: float) -> None:
     with (
         MetricsLog(tmp_path / "m.jsonl", first_step=0) as log,
         pytest.raises(RunFailed, match=r"kl(.|\n)*step 7"),

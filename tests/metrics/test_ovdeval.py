@@ -11,7 +11,7 @@ EXACT = 1e-9
 
 
 def slow_rule(answered: Answered) -> list[Detection]:
-    """A slow reference of the rule on arrays: among boxes that overlap a true box, only the first ranked stays."""
+    """A slow reference on arrays: of the boxes that overlap a true box, only the first ranked stays."""
     predictions = list(answered.detections)
     boxes = np.array([one.sides for one in predictions]).reshape(-1, 4)
     sure = np.array([one.score for one in predictions])

@@ -119,7 +119,7 @@ def test_intervals_of_equal_gains_cover_the_truth_in_95_percent() -> None:
 
 
 def test_intervals_of_mostly_equal_gains_cover_the_truth_in_95_percent() -> None:
-    """Nearly all of 92 gain a quarter and a few lose a half; plain resampling covers the truth in 88 of 100."""
+    """Nearly all of 92 gain a quarter, a few lose a half; plain resampling covers the truth in 88 of 100."""
     draw = np.random.default_rng(6)
     held = 0
     for _ in range(200):

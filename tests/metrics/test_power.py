@@ -65,7 +65,7 @@ def test_nothing_is_promised_if_no_result_could_be_significant(clusters: int) ->
 
 
 def test_clusters_that_change_by_different_amounts_are_found_in_80_percent() -> None:
-    """Pictures with one to eight questions each, a third of which change, with the test used for comparisons."""
+    """Pictures with one to eight questions each, a third of which change; the test is that of comparisons."""
     draw = np.random.default_rng(0)
     sizes = np.repeat([1, 2, 4, 8], 15)
     changed = np.where(np.arange(60) % 3 == 0, sizes, 0)

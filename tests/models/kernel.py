@@ -1,4 +1,4 @@
-"""What torch documents of `torch.nn.attention.varlen.varlen_attn`, on any device: stretch by stretch."""
+"""`torch.nn.attention.varlen.varlen_attn` as torch documents it, on any device, stretch by stretch."""
 
 from collections.abc import Callable
 
@@ -7,19 +7,19 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 KERNEL = "torch.nn.attention.varlen.varlen_attn"
-"""Where it is replaced."""
+"""The function that it replaces."""
 
 Last = Callable[[int, int], int]
-"""Of a stretch of so many queries and so many keys: the key, from 0, that its first query sees last."""
+"""For a stretch with this many queries and keys: the index of the last key that its first query sees."""
 
 
 def bottom_right(own: int, seen: int) -> int:
-    """The last query sees all."""
+    """The last query sees all keys."""
     return seen - own
 
 
 def top_left(_own: int, _seen: int) -> int:
-    """The first query sees one key."""
+    """The first query sees only one key."""
     return 0
 
 
@@ -37,7 +37,7 @@ def varlen_attn(
     enable_gqa: bool = False,
     last: Last = bottom_right,
 ) -> Tensor:
-    """(T, heads, D) of queries (T, heads, D), keys and values (S, H, D)."""
+    """Attention output (T, heads, D) for queries (T, heads, D), keys and values (S, H, D)."""
     lengths, key_lengths = (_lengths(one) for one in (begins, key_begins))
     assert (sum(lengths), sum(key_lengths)) == (len(query), len(key))
     assert (longest, longest_key) == (max(lengths), max(key_lengths))

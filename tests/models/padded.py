@@ -1,4 +1,4 @@
-"""Rows as one padded batch, as transformers itself takes them: what the packed forward must equal."""
+"""Rows as one padded batch for transformers' own forward, which the packed forward must match."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Batch:
 def collate(
     rows: Sequence[Row], *, pad_id: int, image_id: int, merge: int, side: Literal["left", "right"]
 ) -> Batch:
-    """Pad rows to one length. A picture that several rows show is kept, and encoded, once."""
+    """Pad rows to one length. A picture shown by several rows is stored and encoded once."""
     length = max(len(row.token_ids) for row in rows)
     input_ids = torch.full((len(rows), length), pad_id)
     attention_mask = torch.zeros_like(input_ids)

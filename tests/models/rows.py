@@ -1,4 +1,4 @@
-"""Conversations about pictures of noise, for tests that need tokens and pixels."""
+"""Conversations about noise pictures, for tests that need tokens and pixels."""
 
 import io
 
@@ -12,7 +12,7 @@ from vtune.schema.message import Message
 
 
 def picture(width: int, height: int, *, seed: int = 0, kind: str = "PNG") -> bytes:
-    """An encoded picture of noise."""
+    """An encoded noise picture."""
     noise = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
     out = io.BytesIO()
     Image.fromarray(noise).save(out, kind)
@@ -21,7 +21,7 @@ def picture(width: int, height: int, *, seed: int = 0, kind: str = "PNG") -> byt
 
 LARGE, SMALL, WIDE = picture(448, 448), picture(56, 90, seed=1), picture(300, 60, seed=2)
 SHOWN = ((LARGE, SMALL, WIDE), (LARGE,), (WIDE,))
-"""The pictures of each row of `ragged`."""
+"""The pictures in each row of `ragged`."""
 
 
 def ragged(policy: Policy) -> list[Row]:
@@ -39,7 +39,7 @@ def ragged(policy: Policy) -> list[Row]:
 
 
 def stock(policy: Policy, rows: list[Row]) -> dict[str, object]:
-    """Pictures as the stock forward takes them: each one as often as it is shown."""
+    """Pictures as the stock forward takes them: repeated as often as they are shown."""
     import torch
 
     shown: list[Pixels] = [pixels for row in rows for pixels in row.pixels]

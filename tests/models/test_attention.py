@@ -1,4 +1,4 @@
-"""Attention over a row that is a tree, as a GPU gets it: masks that are names of shapes."""
+"""Attention over a tree-shaped row as on a GPU, where masks are given only as named shapes."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ SEGMENTS = (Segment(0, 0, 5, ()), Segment(0, 5, 9, (0,)), Segment(1, 5, 8, (0,))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_the_masks_of_a_gpu_mean_what_those_of_a_cpu_mean(dtype: torch.dtype) -> None:
+def test_gpu_masks_are_equivalent_to_cpu_masks(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     length = sum(segment.end - segment.start for segment in SEGMENTS)
     query = torch.randn(1, 4, length, 8).to(dtype)

@@ -37,7 +37,7 @@ def stock_logits(policy: Policy, batch: Batch, rows: list[Row]) -> torch.Tensor:
     return out
 
 
-def test_a_picture_that_several_rows_show_is_kept_once(policy: Policy) -> None:
+def test_a_picture_shown_by_several_rows_is_stored_once(policy: Policy) -> None:
     rows = ragged(policy)
     batch = batched(policy, rows)
     assert batch.pictures is not None
@@ -48,7 +48,7 @@ def test_a_picture_that_several_rows_show_is_kept_once(policy: Policy) -> None:
 
 @pytest.mark.parametrize("side", SIDES)
 @torch.no_grad()
-def test_encoding_distinct_pictures_once_gives_the_stock_forward(
+def test_encoding_distinct_pictures_once_matches_the_stock_forward(
     each_policy: Policy, side: Literal["left", "right"]
 ) -> None:
     rows = ragged(each_policy)
@@ -81,7 +81,7 @@ def test_a_batch_without_pictures_is_plain_text(each_policy: Policy) -> None:
 
 
 @torch.no_grad()
-def test_padding_changes_no_row(each_policy: Policy) -> None:
+def test_padding_does_not_change_rows(each_policy: Policy) -> None:
     rows = ragged(each_policy)
     together = batched(each_policy, rows)
     everything = logits(each_policy, together)

@@ -1,4 +1,4 @@
-"""What rows begin with alike is kept once, and attention is the same."""
+"""Common prefixes of rows are stored once, and attention is unchanged."""
 
 import weakref
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from vtune.models.beginnings import groups_of
 from vtune.models.decoding import KeyValues
 
 HEADS, SHARED, WIDTH = 2, 3, 8
-"""Key heads, query heads to each, numbers of a head."""
+"""Key heads, query heads per key head, head width."""
 Asked = list[list[tuple[int, int]]]
-"""Of each question the tokens of its prompt and of each rollout's own turns."""
+"""For each question, the tokens of its prompt and of each rollout's turns."""
 
 
 def laid_out(system: int, questions: Asked) -> list[torch.Tensor]:
-    """Where the tokens of rows lie: a system prompt for all, prompts, and turns of each row."""
+    """Layout of the rows' tokens: a common system prompt, the prompts, and each row's turns."""
     end, places = system, []
     for question in questions:
         prompt = [*range(system), *range(end, end + question[0][0])]
@@ -45,7 +45,7 @@ def batches(draw: st.DrawFn) -> list[torch.Tensor]:
 def attended(
     places: Sequence[torch.Tensor], least: float, spare: float, ended: Sequence[int], seed: int
 ) -> list[torch.Tensor]:
-    """What rows find token by token; after each of them some rows end."""
+    """Attention results token by token; some rows end after each token."""
     chance = torch.Generator().manual_seed(seed)
 
     def numbers(*shape: int) -> torch.Tensor:
@@ -80,17 +80,17 @@ def attended(
     st.lists(st.integers(0, 20), min_size=1, max_size=8),
     st.integers(0, 99),
 )
-def test_attention_is_that_of_rows_that_are_kept_apart(
+def test_attention_matches_separately_stored_rows(
     places: list[torch.Tensor], least: float, spare: float, ended: list[int], seed: int
 ) -> None:
-    """In whatever order rows stay, and whenever they are taken apart."""
+    """Whatever order the remaining rows have, and whenever prefixes are split up."""
     once, apart = (attended(places, one, spare, ended, seed) for one in (least, inf))
     for ours, theirs in zip(once, apart, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
 @given(batches())
-def test_beginnings_and_rests_are_the_rows(places: list[torch.Tensor]) -> None:
+def test_prefixes_and_rests_add_up_to_the_rows(places: list[torch.Tensor]) -> None:
     groups = groups_of(places)
     begun = [one for one, size in zip(groups.places, groups.sizes, strict=True) for _ in range(size)]
     for row, *parts in zip(places, begun, groups.rest, strict=True):
@@ -98,7 +98,7 @@ def test_beginnings_and_rests_are_the_rows(places: list[torch.Tensor]) -> None:
     assert groups.columns <= len(places) * max(map(len, places))
 
 
-def test_a_question_is_a_group_though_all_begin_with_the_same_system_prompt() -> None:
+def test_each_question_is_a_group_despite_a_common_system_prompt() -> None:
     places = laid_out(50, [[(40, 5), (40, 7)], [(45, 0), (45, 3), (45, 9)]])
     groups = groups_of(places)
     assert groups.sizes == [2, 3]
@@ -106,20 +106,20 @@ def test_a_question_is_a_group_though_all_begin_with_the_same_system_prompt() ->
     assert [len(one) for one in groups.rest] == [5, 7, 0, 3, 9]
 
 
-def test_a_row_alone_begins_with_itself() -> None:
+def test_a_single_row_is_its_own_prefix() -> None:
     groups = groups_of(laid_out(0, [[(40, 0), (40, 0)], [(30, 8)]]))
     assert groups.sizes == [2, 1]
     assert [len(one) for one in groups.rest] == [0, 0, 0]
 
 
-def test_rows_are_taken_apart_when_few_are_left_to_share() -> None:
+def test_prefixes_are_split_up_when_few_rows_share_them() -> None:
     places = laid_out(0, [[(600, 0)] * 8, [(600, 0)] * 8])
     kept = KeyValues(places, torch.float32)
     kept.keep(torch.randn(1, 1, 1200, 8), torch.randn(1, 1, 1200, 8))
     assert kept._shared is not None
     kept.select(torch.arange(10))
     assert kept._shared is not None
-    kept.select(torch.arange(6))  # of one group, 5 x 600 columns saved
+    kept.select(torch.arange(6))  # a single group, which saves 5 x 600 columns
     assert kept._shared is None
 
 
@@ -132,7 +132,7 @@ def test_rows_are_taken_apart_when_few_are_left_to_share() -> None:
     ],
     ids=["short numbers", "a large group among single rows", "short prompts"],
 )
-def test_rows_are_kept_apart_where_sharing_gains_nothing(
+def test_rows_are_stored_separately_if_sharing_gains_nothing(
     places: list[torch.Tensor], dtype: torch.dtype
 ) -> None:
     assert KeyValues(places, dtype)._shared is None
@@ -140,7 +140,7 @@ def test_rows_are_kept_apart_where_sharing_gains_nothing(
 
 @pytest.mark.parametrize("longer", [True, False])
 def test_keys_and_values_are_replaced_layer_by_layer(longer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them twice would double what a GPU holds while rows are drawn."""
+    """Copying all at once would double the GPU memory during generation."""
     layers = 4
     kept = KeyValues(laid_out(3, [[(5, 4), (5, 4)]]), torch.float32)
     for _ in range(layers):

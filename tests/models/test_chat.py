@@ -12,11 +12,11 @@ from vtune.models.policy import Policy
 from vtune.schema.message import Message
 
 PRIVATE = "\ue000"
-"""Stands for a picture inside of `Chat`."""
+"""The internal placeholder for a picture in `Chat`."""
 
 
 def spelt_out(text: str, *counts: int) -> str:
-    """A rendered conversation with the placeholders of its pictures."""
+    """A rendered conversation with its pictures' placeholders."""
     for count in counts:
         text = text.replace("<image>", f"<|vision_start|>{'<|image_pad|>' * count}<|vision_end|>", 1)
     return text
@@ -26,7 +26,7 @@ def ids(policy: Policy, text: str) -> list[int]:
     return list(policy.chat.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def test_a_prompt_has_the_tokens_of_its_rendered_text(each_policy: Policy) -> None:
+def test_prompt_tokens_are_those_of_the_rendered_text(each_policy: Policy) -> None:
     large, small = (each_policy.pictures.read(data) for data in (LARGE, SMALL))
     messages = [Message("system", "Be brief."), Message("user", "<image>One.\n<image>Which digit?")]
     rendered = (
@@ -38,7 +38,7 @@ def test_a_prompt_has_the_tokens_of_its_rendered_text(each_policy: Policy) -> No
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_conversation_that_grew_is_the_one_that_is_rendered_at_once(policy: Policy, ended: bool) -> None:
+def test_an_incrementally_built_conversation_equals_the_rendered_one(policy: Policy, ended: bool) -> None:
     chat = policy.chat
     large, small = (policy.pictures.read(data) for data in (LARGE, SMALL))
     grown = chat.prompt([Message("user", "<image>Which digit?")], [large])
@@ -70,7 +70,7 @@ def test_special_tokens_in_text_are_inert(policy: Policy, text: str) -> None:
     special = set(chat.tokenizer.convert_tokens_to_ids(list(chat.tokenizer.all_special_tokens)))
     special |= {*chat.banned_ids, chat.end_id, chat.pad_id}
     assert special.isdisjoint(chat.words(text))
-    # Glue around a text has special tokens of its own, always the same ones.
+    # The template around a text has fixed special tokens.
     for around in (
         lambda inner: chat.observation(inner, [], ended=False),
         lambda inner: chat.prompt([Message("user", inner)], []),
@@ -87,9 +87,7 @@ def test_the_mark_of_a_picture_cannot_be_forged(policy: Policy, forged: str) -> 
 
 
 @pytest.mark.parametrize(("text", "count"), [("none", 1), ("<image>", 0), ("<image><image>", 1)])
-def test_marks_and_pictures_that_differ_in_number_are_our_error(
-    policy: Policy, text: str, count: int
-) -> None:
+def test_a_mismatch_of_marks_and_pictures_is_our_error(policy: Policy, text: str, count: int) -> None:
     pictures = [policy.pictures.read(SMALL)] * count
     with pytest.raises(DataError, match=r"mark\(s\) for"):
         policy.chat.prompt([Message("user", text)], pictures)
@@ -97,7 +95,7 @@ def test_marks_and_pictures_that_differ_in_number_are_our_error(
         policy.chat.observation(text, pictures, ended=False)
 
 
-def test_a_policy_may_never_say_a_placeholder_or_open_a_turn(each_policy: Policy) -> None:
+def test_a_policy_can_never_generate_a_placeholder_or_open_a_turn(each_policy: Policy) -> None:
     chat = each_policy.chat
     banned = set(chat.tokenizer.convert_ids_to_tokens(list(chat.banned_ids)))
     assert banned == {
@@ -111,7 +109,7 @@ def test_a_policy_may_never_say_a_placeholder_or_open_a_turn(each_policy: Policy
     }
 
 
-def test_what_the_policy_wrote_is_read_without_special_tokens(policy: Policy) -> None:
+def test_generated_text_is_decoded_without_special_tokens(policy: Policy) -> None:
     chat = policy.chat
     assert chat.decode([*chat.words("<answer>7</answer>"), chat.end_id]) == "<answer>7</answer>"
 
@@ -138,7 +136,7 @@ def test_a_tokenizer_that_cannot_chat_is_refused(policy: Policy) -> None:
         ("{{ nobody.name }}", "undefined"),
     ],
 )
-def test_a_broken_template_is_named(policy: Policy, template: str, why: str) -> None:
+def test_a_broken_template_is_reported(policy: Policy, template: str, why: str) -> None:
     broken = copy.deepcopy(policy.chat.tokenizer)
     broken.chat_template = template
     with pytest.raises(DataError, match=f"cannot print a conversation of user, assistant, user: .*{why}"):
@@ -146,7 +144,7 @@ def test_a_broken_template_is_named(policy: Policy, template: str, why: str) -> 
 
 
 @pytest.mark.parametrize("mark", ["<|im_start|>", "<|im_end|>"])
-def test_a_mark_that_the_tokenizer_does_not_know_is_named(policy: Policy, mark: str) -> None:
+def test_a_mark_unknown_to_the_tokenizer_is_reported(policy: Policy, mark: str) -> None:
     tokenizer = copy.deepcopy(policy.chat.tokenizer)
     tokenizer.chat_template = tokenizer.chat_template.replace(mark, "<|im_strat|>")
     with pytest.raises(DataError, match=r"writes <\|im_strat\|>, which is not a token") as caught:
@@ -154,7 +152,7 @@ def test_a_mark_that_the_tokenizer_does_not_know_is_named(policy: Policy, mark: 
     assert "chat_template.jinja" in caught.value.fix
 
 
-def test_a_template_that_opens_thoughts_itself_is_told_apart(policy: Policy) -> None:
+def test_a_template_that_opens_thoughts_itself_is_recognised(policy: Policy) -> None:
     assert not policy.chat.opens_thoughts
     tokenizer = copy.deepcopy(policy.chat.tokenizer)
     opening = "{% if add_generation_prompt %}{{ '<think>\n' }}{% endif %}"
@@ -162,7 +160,7 @@ def test_a_template_that_opens_thoughts_itself_is_told_apart(policy: Policy) -> 
     assert Chat(tokenizer, policy.family).opens_thoughts
 
 
-def test_turns_that_a_template_does_not_know_are_named(policy: Policy) -> None:
+def test_turns_unknown_to_a_template_are_reported(policy: Policy) -> None:
     tokenizer = copy.deepcopy(policy.chat.tokenizer)
     refusal = "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}"
     tokenizer.chat_template = refusal + tokenizer.chat_template

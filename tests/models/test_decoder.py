@@ -1,4 +1,4 @@
-"""One token a row over the weights, against the model's own forward over all tokens."""
+"""The decoder with one token per row, compared with the model's own forward over all tokens."""
 
 import copy
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def as_bfloat16(policy: Policy) -> Policy:
 
 
 def decoded(policy: Policy, rows: Sequence[Row], written: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Hidden states (R, T, D) of what is written after rows, taken in one token at a time."""
+    """Hidden states (R, T, D) of tokens after the rows, decoded one at a time."""
     use_tree_attention(policy.model)
     row = packed(policy, list(rows))
     kept = KeyValues(row.places, policy.model.dtype)
@@ -46,7 +46,7 @@ def decoded(policy: Policy, rows: Sequence[Row], written: Sequence[Sequence[int]
 
 
 def forwarded(policy: Policy, rows: Sequence[Row], written: Sequence[Sequence[int]]) -> torch.Tensor:
-    """The same by one forward over everything."""
+    """The same hidden states from one forward over everything."""
     whole = [Row([*row.token_ids, *own], row.pixels) for row, own in zip(rows, written, strict=True)]
     row = packed(policy, whole)
     hidden = policy.model.model(
@@ -61,11 +61,11 @@ def forwarded(policy: Policy, rows: Sequence[Row], written: Sequence[Sequence[in
 
 @pytest.mark.parametrize("least", [0, inf])
 @torch.no_grad()
-def test_a_step_computes_what_the_model_s_modules_do(
+def test_a_step_matches_the_models_own_modules(
     each_policy: Policy, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vtune.models.decoding, "LEAST", least)
-    # Rows of different lengths, and rows that are equally long and share their beginning.
+    # Rows of different lengths, and rows of equal length with a common prefix.
     shared = group(each_policy, "Which digit?", 1) * 4
     for rows in (ragged(each_policy), shared):
         written = [words(each_policy, 20, seed) for seed in range(len(rows))]
@@ -75,7 +75,7 @@ def test_a_step_computes_what_the_model_s_modules_do(
 
 
 @torch.no_grad()
-def test_in_bfloat16_a_step_is_as_near_as_its_rounding(each_policy: Policy) -> None:
+def test_in_bfloat16_a_step_matches_up_to_rounding(each_policy: Policy) -> None:
     policy, rows = as_bfloat16(each_policy), ragged(each_policy)
     written = [words(each_policy, 20, seed) for seed in range(len(rows))]
     exact = forwarded(each_policy, rows, written)

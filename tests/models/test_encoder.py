@@ -29,10 +29,10 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_a_vector_does_not_depend_on_what_is_embedded_beside_it(
+def test_a_vector_does_not_depend_on_the_rest_of_the_batch(
     family: str, bert: Path, decoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Padding, the order of lengths and the size of batches are ours."""
+    """Whatever the padding, the order of lengths and the batch size."""
     monkeypatch.setattr(encoders, "BATCH_TOKENS", 24)
     model = Encoder(str(decoder if family == "qwen3" else bert), FAMILIES[family], device=CPU)
     texts = ["ferry", "the ferry sails to sark", "golf", "the island", "sark island ferry golf to the sails"]
@@ -47,8 +47,8 @@ def test_a_vector_does_not_depend_on_what_is_embedded_beside_it(
         assert np.ptp(lengths) > 0.01
 
 
-def test_an_e5_text_is_the_mean_of_its_tokens_behind_its_prefix(bert: Path) -> None:
-    """As its card computes it, by the stock classes."""
+def test_an_e5_embedding_is_the_mean_over_tokens_with_the_prefix(bert: Path) -> None:
+    """Compared with the model card's computation in the stock classes."""
     model = Encoder(str(bert), FAMILIES["e5"], device=CPU)
     stock = AutoModel.from_pretrained(bert).eval()
     tokens = json.loads((bert / "tokenizer.json").read_text())["model"]["vocab"]
@@ -83,13 +83,13 @@ def test_padding_is_never_pooled(pooling: Pooling, expected: list[list[float]]) 
     assert pool(hidden, mask, pooling).tolist() == expected
 
 
-def test_what_is_too_long_is_cut_where_the_model_ends(bert: Path) -> None:
+def test_overlong_text_is_truncated_at_the_models_limit(bert: Path) -> None:
     model = Encoder(str(bert), FAMILIES["e5"], device=CPU)
     long = " ".join(["ferry"] * 500)
     assert model.passages([long])[0] == pytest.approx(model.passages([long + " golf"])[0])
 
 
-def test_a_fingerprint_is_that_of_weights_and_words_and_not_of_a_place(bert: Path, tmp_path: Path) -> None:
+def test_a_fingerprint_covers_weights_and_tokenizer_but_not_the_path(bert: Path, tmp_path: Path) -> None:
     def fingerprint(folder: Path) -> str:
         told: str = Encoder(str(folder), FAMILIES["e5"], device=CPU).facts["fingerprint"]
         return told
@@ -107,7 +107,7 @@ def test_a_fingerprint_is_that_of_weights_and_words_and_not_of_a_place(bert: Pat
     assert fingerprint(build_encoder(tmp_path / "other", [*WORDS, "hotel"], seed=0)) != here
 
 
-def test_a_model_that_says_how_it_pools_is_not_read_in_another_way(bert: Path, tmp_path: Path) -> None:
+def test_a_model_with_a_pooling_config_is_not_pooled_differently(bert: Path, tmp_path: Path) -> None:
     folder = build_encoder(tmp_path / "bge", WORDS, seed=1)
     (folder / "1_Pooling").mkdir()
     told = {
@@ -125,7 +125,7 @@ def test_a_model_that_says_how_it_pools_is_not_read_in_another_way(bert: Path, t
         Encoder(str(folder), FAMILIES["bge"], device=CPU)
 
 
-def test_what_is_no_encoder_is_refused(tmp_path: Path) -> None:
+def test_a_model_that_is_not_an_encoder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no model folder"):
         Encoder(str(tmp_path / "none"), FAMILIES["e5"], device=CPU)
     (tmp_path / "config.json").write_text("{}")
@@ -133,7 +133,7 @@ def test_what_is_no_encoder_is_refused(tmp_path: Path) -> None:
         Encoder(str(tmp_path), FAMILIES["e5"], device=CPU)
 
 
-def test_settings_come_back_from_what_an_index_keeps(bert: Path) -> None:
+def test_settings_are_restored_from_an_index(bert: Path) -> None:
     facts = Encoder(str(bert), FAMILIES["bge"], device=CPU).facts
     kept = {
         key: value
@@ -145,7 +145,7 @@ def test_settings_come_back_from_what_an_index_keeps(bert: Path) -> None:
 
 
 def test_code_that_comes_with_a_model_is_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is anybody asked, who would say yes: an index may name a model of whoever built it."""
+    """Nor does it ask the user, who might agree: an index may name a model by its unknown builder."""
     folder = build_encoder(tmp_path, WORDS, seed=0)
     config = json.loads((folder / "config.json").read_text())
     names = {"AutoConfig": "theirs.Config", "AutoModel": "theirs.Model"}
@@ -157,7 +157,7 @@ def test_code_that_comes_with_a_model_is_never_run(tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "was-run").exists()
 
 
-def test_a_clip_is_no_encoder_of_texts(bert: Path, tmp_path: Path) -> None:
+def test_clip_is_not_accepted_as_a_text_encoder(bert: Path, tmp_path: Path) -> None:
     model = build_clip(tmp_path / "clip", seed=0)
     for file in bert.glob("*token*"):
         shutil.copy(file, model)

@@ -1,4 +1,4 @@
-"""A family of models stands in its own files: nothing else names its tokens, its paths or its type."""
+"""Only a model family's own files name its tokens, module paths and type."""
 
 import ast
 import functools
@@ -15,7 +15,7 @@ from vtune.models.families.hermes import HERMES
 
 HOME = ROOT / "vtune/models/families"
 PATHS = re.compile(r"(?:^|\.)visual\.|merger|deepstack|patch_embed")
-"""Modules of Qwen's towers; the names of a language model's modules are those of transformers."""
+"""Module names of Qwen's vision towers; those of language models are common to transformers."""
 CLASSES = re.compile(r"Qwen\d\w*(?:Config|Model|Processor|Generation|RMSNorm)")
 QUOTES = {
     "vtune/parts.py": "the table of parts",
@@ -24,11 +24,11 @@ QUOTES = {
     "vtune/protocols/points.py": "what the rule of others looks for in a reply",
     "vtune/verifiers/gradings.py": "what the rule of others looks for in a reply",
 }
-"""File -> why it may."""
+"""File -> why it may name them."""
 
 
 def strings(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, text) of every string that is not documentation, and of every attribute (`.name.`)."""
+    """(line, text) of every string except docstrings, and of every attribute (as `.name.`)."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
@@ -40,17 +40,17 @@ def strings(path: Path) -> Iterator[tuple[int, str]]:
 
 @functools.cache
 def own_words() -> set[str]:
-    """What only a family may spell: its type, its tokens and the tags of its tool template."""
+    """What only a family's files may spell: its type, tokens and tool template tags."""
     words = set(FAMILIES)
     for family in FAMILIES.values():
         words |= {*family.tokens.placeholders, family.tokens.turn, *family.tiny.special, *family.tools.tags}
         words |= {word.strip("<|>") for word in family.tiny.special}
-    # A word of many records, whoever calls the tools.
+    # Excluded: these tags are common in records, whatever the model.
     return words | {f"<{HERMES.response}", f"<{HERMES.call}"}
 
 
 def named(path: Path) -> list[str]:
-    """What a file says of a family, with its line."""
+    """What a file mentions of a family, with the line."""
     words = own_words()
     return [
         f"{path.relative_to(ROOT)}:{line}: {text[:60]!r}"
@@ -71,13 +71,13 @@ def test_nothing_else_names_a_token_or_a_path_of_a_family() -> None:
     assert quoting == set(QUOTES), "an exception that is not needed any more"
 
 
-def test_what_is_looked_for_is_found_in_the_files_of_families() -> None:
+def test_the_search_finds_the_names_in_family_files() -> None:
     assert any("<|vision_start|>" in one for one in named(HOME / "qwen.py"))
     assert any("merger" in one for one in named(HOME / "qwen.py"))
     assert any("ForConditionalGeneration" in one for one in named(HOME / "qwen3_vl.py"))
 
 
-def test_an_unknown_type_says_which_families_there_are_and_what_to_add() -> None:
+def test_an_unknown_model_type_lists_the_families_and_says_what_to_add() -> None:
     with pytest.raises(DataError, match="models/x is a 'llava' model") as caught:
         family_of("llava", "models/x")
     assert all(name in caught.value.fix for name in FAMILIES)
@@ -85,7 +85,7 @@ def test_an_unknown_type_says_which_families_there_are_and_what_to_add() -> None
     assert "vtune/models/README.md" in caught.value.fix
 
 
-def test_no_two_published_models_of_all_families_have_one_name_or_size() -> None:
+def test_no_two_published_models_share_a_name_or_size() -> None:
     names = [name for family in FAMILIES.values() for name in family.sizes]
     assert len(set(names)) == len(names)
     sizes = [name.rsplit("-", 1)[1] for name in names]

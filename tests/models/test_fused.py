@@ -1,4 +1,4 @@
-"""Fused modules against the stock ones: values, gradients, and what a checkpoint says."""
+"""Fused modules compared with the stock ones: values, gradients, and checkpoints."""
 
 import copy
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from vtune.models.rotation import signed, turned, turned_with_gradient
 
 
 def stock_copy(policy: Policy) -> Policy:
-    """The policy with every module as transformers made it."""
+    """A copy of the policy with transformers' original modules."""
     found = copy.copy(policy)
     object.__setattr__(found, "model", copy.deepcopy(policy.model))
     for module in found.model.modules():
@@ -23,7 +23,7 @@ def stock_copy(policy: Policy) -> Policy:
     return found
 
 
-def test_log_probabilities_and_gradients_are_those_of_the_stock_modules(each_policy: Policy) -> None:
+def test_log_probabilities_and_gradients_match_the_stock_modules(each_policy: Policy) -> None:
     theirs = stock_copy(each_policy)
     ours = stock_copy(each_policy)
     use_fused_modules(ours.model)
@@ -52,10 +52,10 @@ def stock_norm(states: torch.Tensor, weight: torch.Tensor, epsilon: float) -> to
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_a_norm_without_gradient_is_the_stock_one(dtype: torch.dtype) -> None:
+def test_a_norm_without_gradient_matches_the_stock_one(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     states, weight = (3 * torch.randn(5, 3, 32)).to(dtype), torch.randn(32).to(dtype)
-    # The second row is nearly nothing: there the epsilon counts.
+    # The second row is nearly zero, so the epsilon matters.
     states[1] *= 1e-3
     ours, theirs = normed(states, weight, 1e-6), stock_norm(states, weight, 1e-6)
     assert ours.dtype == dtype
@@ -63,7 +63,7 @@ def test_a_norm_without_gradient_is_the_stock_one(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("of", [_fused_norm, _Norm.apply])
-def test_a_norm_with_gradient_is_the_stock_one(of: Callable[[Any, Any, float], torch.Tensor]) -> None:
+def test_a_norm_with_gradient_matches_the_stock_one(of: Callable[[Any, Any, float], torch.Tensor]) -> None:
     torch.manual_seed(0)
     states, weight = (torch.randn(*shape, requires_grad=True) for shape in ((5, 3, 32), (32,)))
     scale = torch.rsqrt(states.square().mean(-1, keepdim=True) + 1e-6)
@@ -76,14 +76,14 @@ def test_a_norm_with_gradient_is_the_stock_one(of: Callable[[Any, Any, float], t
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
-def test_the_first_map_of_pictures_has_the_shape_that_adapters_add_to(each_policy: Policy) -> None:
+def test_the_patch_embedding_has_a_shape_that_adapters_support(each_policy: Policy) -> None:
     ours, theirs = (stock_copy(each_policy).model.model.visual.patch_embed.proj for _ in range(2))
     use_fused_modules(ours)
     patches = torch.randn(4, *ours.weight.shape[1:])
     torch.testing.assert_close(ours(patches), theirs(patches), rtol=1e-5, atol=1e-5)
 
 
-def test_the_gradient_of_a_turn_is_the_one_that_autograd_finds() -> None:
+def test_the_gradient_of_a_rotation_matches_autograd() -> None:
     torch.manual_seed(0)
     states = torch.randn(1, 7, 3, 16, dtype=torch.float64, requires_grad=True)
     angles = torch.randn(1, 7, 1, 8, dtype=torch.float64).repeat(1, 1, 1, 2)
@@ -94,5 +94,5 @@ def test_the_gradient_of_a_turn_is_the_one_that_autograd_finds() -> None:
         for of in (turned, turned_with_gradient)
     ]
     torch.testing.assert_close(*found, rtol=0, atol=1e-12)
-    # A turn changes no length.
+    # A rotation preserves lengths.
     torch.testing.assert_close(turned(states, cosine, sine).norm(dim=-1), states.norm(dim=-1))

@@ -52,7 +52,7 @@ for one in held:
 
 
 def printed(code: str, switch: str = "1") -> list[int]:
-    """What a process of its own prints: how memory is taken holds for all of it."""
+    """The output of a separate process, as heap settings apply to a whole process."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
@@ -63,26 +63,26 @@ def printed(code: str, switch: str = "1") -> list[int]:
     return list(map(int, done.stdout.split()))
 
 
-def test_an_update_takes_the_memory_that_the_last_one_has_left() -> None:
-    # Otherwise the kernel fills 2,048 pages for each block, or four huge ones.
+def test_an_update_reuses_the_memory_of_the_last_one() -> None:
+    # Otherwise the kernel fills 2,048 pages or four huge pages per block.
     assert printed(FAULTS.format(ours=True))[0] < printed(FAULTS.format(ours=False))[0] / 10
 
 
 @pytest.mark.parametrize("before", ["", FREE_END], ids=["new", "with a free end"])
-def test_the_heap_is_made_longer_once_and_asks_for_huge_pages(before: str) -> None:
+def test_the_heap_is_extended_once_and_requests_huge_pages(before: str) -> None:
     if not has_huge_pages():
         pytest.skip("this kernel has no huge pages of 2 MB")
     huge, size = printed(HEAP.format(before=before))
     assert RESERVED <= huge == size < 2 * RESERVED
 
 
-def test_who_wants_no_huge_pages_has_none() -> None:
+def test_huge_pages_can_be_switched_off() -> None:
     huge, size = printed(HEAP.format(before=""), switch="0")
     assert (huge, size >= RESERVED) == (0, True)
 
 
-def test_where_address_space_is_limited_memory_is_still_there() -> None:
-    """The heap is not made longer then, and what is asked for comes from elsewhere."""
+def test_limited_address_space_still_allows_allocation() -> None:
+    """Then the heap is not extended, and allocations come from elsewhere."""
     limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))"
     _, size = printed(HEAP.format(before=limit) + "\nheld = [b'1' * 2**20 for _ in range(64)]")
     assert size < RESERVED

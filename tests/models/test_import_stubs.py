@@ -23,7 +23,7 @@ def not_imported() -> Iterator[None]:
     scipy.optimize = real[NAME]
 
 
-def test_the_optimisers_are_imported_when_one_is_called(not_imported: None) -> None:
+def test_scipys_optimisers_are_imported_on_the_first_call(not_imported: None) -> None:
     with without_optimizers():
         from scipy.optimize import linear_sum_assignment
     assert NAME not in sys.modules
@@ -32,7 +32,7 @@ def test_the_optimisers_are_imported_when_one_is_called(not_imported: None) -> N
     assert NAME in sys.modules
 
 
-def test_whoever_needs_another_of_them_meanwhile_gets_the_real_one(not_imported: None) -> None:
+def test_importing_another_optimiser_meanwhile_gives_the_real_one(not_imported: None) -> None:
     with without_optimizers():
         from scipy.optimize import minimize_scalar
     assert sys.modules[NAME].__file__
@@ -40,8 +40,8 @@ def test_whoever_needs_another_of_them_meanwhile_gets_the_real_one(not_imported:
     assert minimize_scalar(lambda x: (x - 2) ** 2).x == pytest.approx(2)
 
 
-def test_whoever_needs_a_module_of_them_meanwhile_gets_it(not_imported: None) -> None:
-    """Some libraries import those by their names."""
+def test_importing_a_submodule_meanwhile_works(not_imported: None) -> None:
+    """Some libraries import private submodules by name."""
     del sys.modules[f"{NAME}._linesearch"]
     with without_optimizers():
         from scipy.optimize._linesearch import line_search_wolfe1
@@ -51,13 +51,13 @@ def test_whoever_needs_a_module_of_them_meanwhile_gets_it(not_imported: None) ->
     assert line_search_wolfe1 is sys.modules[f"{NAME}._linesearch"].line_search_wolfe1
 
 
-def test_what_is_imported_already_stays() -> None:
+def test_a_module_that_is_already_imported_stays() -> None:
     with without_optimizers():
         assert sys.modules[NAME] is scipy.optimize
 
 
-def test_garbage_is_looked_for_again_once_all_is_imported() -> None:
-    """Also where the import fails; whoever has switched the collector off finds it off."""
+def test_garbage_collection_is_re_enabled_after_imports() -> None:
+    """Also if the import fails; if the collector was off before, it stays off."""
     with uncollected():
         assert not gc.isenabled()
     assert gc.isenabled()
@@ -73,7 +73,7 @@ def test_garbage_is_looked_for_again_once_all_is_imported() -> None:
         gc.enable()
 
 
-def test_what_was_imported_is_collected_when_it_becomes_garbage_and_a_frozen_heap_stays_so() -> None:
+def test_imported_objects_can_be_collected_and_a_frozen_heap_stays_frozen() -> None:
     ended = python(
         "import gc, sys, weakref\n"
         "from vtune.models.import_stubs import uncollected\n"
@@ -96,7 +96,7 @@ def test_what_was_imported_is_collected_when_it_becomes_garbage_and_a_frozen_hea
 @pytest.mark.parametrize(
     ("gpu", "said", "expected"), [(False, None, "cpu"), (True, None, None), (False, "cuda", "cuda")]
 )
-def test_deepspeed_is_told_that_there_is_no_gpu_and_nothing_else(
+def test_deepspeed_is_only_told_that_there_is_no_gpu(
     gpu: bool, said: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DS_ACCELERATOR", said or "")

@@ -14,7 +14,7 @@ def given(monkeypatch: pytest.MonkeyPatch, file: Path, first: int) -> None:
 
 
 @pytest.mark.skipif(not EPHEMERAL.exists(), reason="no file with the ports of connections on this system")
-def test_no_connection_gets_the_port_where_a_run_meets() -> None:
+def test_the_rendezvous_port_is_outside_the_ephemeral_range() -> None:
     first = int(EPHEMERAL.read_text().split()[0])
     random.seed(0)
     ports = {free_port() for _ in range(20)}
@@ -23,7 +23,7 @@ def test_no_connection_gets_the_port_where_a_run_meets() -> None:
     assert first <= FIRST or all(FIRST <= port < min(first, LAST + 1) for port in ports)
 
 
-def test_a_port_that_is_used_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_port_in_use_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given(monkeypatch, tmp_path / "range", FIRST + 3)
     with socket.socket() as first, socket.socket() as second:
         for taken in (first, second):
@@ -34,7 +34,7 @@ def test_a_port_that_is_used_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp
         assert free_port() not in held
 
 
-def test_where_connections_may_have_all_ports_it_is_one_of_theirs(
+def test_if_all_ports_are_ephemeral_one_of_them_is_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given(monkeypatch, tmp_path / "range", 1024)

@@ -1,4 +1,4 @@
-"""Packed rows against the same rows padded: the stock forward is the measure."""
+"""Packed rows compared with the same rows padded in the stock forward."""
 
 import random
 
@@ -20,7 +20,7 @@ def packed(policy: Policy, rows: list[Row]) -> Packed:
 
 
 def packed_logits(policy: Policy, rows: list[Row]) -> list[torch.Tensor]:
-    """(T, V) of each row."""
+    """Logits (T, V) of each row."""
     use_tree_attention(policy.model)
     row = packed(policy, rows)
     hidden = policy.model.model(
@@ -44,7 +44,7 @@ def words(policy: Policy, count: int, seed: int) -> list[int]:
 
 
 def group(policy: Policy, question: str, count: int) -> list[Row]:
-    """Rollouts of one prompt with two pictures; the odd ones look again, at pictures of their own."""
+    """Rollouts of one prompt with two pictures; odd ones look again, each at a different picture."""
     chat, read = policy.chat, policy.pictures.read
     shown = [read(LARGE), read(SMALL)]
     prompt = chat.prompt([Message("user", f"<image><image>{question}")], shown)
@@ -78,13 +78,13 @@ KINDS = ("different", "group", "groups", "equal", "text", "alone", "prompt")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_log_probabilities_and_gradients_are_those_of_padded_rows(each_policy: Policy, kind: str) -> None:
+def test_log_probabilities_and_gradients_match_padded_rows(each_policy: Policy, kind: str) -> None:
     rows = everything(each_policy)[kind]
     parameters = list(each_policy.model.parameters())
     found = []
     for forward in (packed_logits, padded_logits):
         logprobs = [torch.log_softmax(one, -1) for one in forward(each_policy, rows)]
-        # Another weight for each row and token, so that no two may be exchanged.
+        # Different weights for each row and token, so that a swap would be noticed.
         loss = sum(
             (one[:, 5] * torch.linspace(-1, 1 + number, len(one))).sum()
             for number, one in enumerate(logprobs)
@@ -99,7 +99,7 @@ def test_log_probabilities_and_gradients_are_those_of_padded_rows(each_policy: P
         assert float((mine - wanted).norm()) <= 3e-6 * max(float(wanted.norm()), 1e-2 * largest)
 
 
-def test_a_group_s_prompt_and_pictures_are_there_once(policy: Policy) -> None:
+def test_a_groups_prompt_and_pictures_are_stored_once(policy: Policy) -> None:
     rows = group(policy, "Which digit?", 6)
     prompt = len(rows[0].token_ids) - 4
     row = packed(policy, rows)
@@ -122,7 +122,7 @@ def test_equal_tokens_about_different_pictures_are_not_shared(policy: Policy) ->
 
 
 @torch.no_grad()
-def test_other_forwards_of_the_same_model_are_as_before(each_policy: Policy) -> None:
+def test_other_forwards_of_the_model_are_unchanged(each_policy: Policy) -> None:
     batch = batched(each_policy, ragged(each_policy))
     each_policy.model.set_attn_implementation("sdpa")
     before = logits(each_policy, batch)

@@ -33,21 +33,21 @@ def test_the_same_bytes_are_processed_once(reader: PictureReader) -> None:
     assert reader.read(SMALL) is not first
 
 
-def test_what_is_remembered_stays_within_keep_bytes(policy: Policy) -> None:
+def test_the_cache_stays_within_keep_bytes(policy: Policy) -> None:
     pictures = [picture(112, 112, seed=seed) for seed in range(6)]
     size = policy.pictures.read(pictures[0]).levels.nbytes
     reader = PictureReader(policy.pictures._processor, BUDGET, keep_bytes=3 * size + 1)
     first = [reader.read(data) for data in pictures]
     assert sum(kept.levels.nbytes for kept in reader._seen._kept.values()) == 3 * size
     assert [reader.read(data) is old for data, old in zip(pictures[3:], first[3:], strict=True)] == [True] * 3
-    # The one that was read longest ago goes first, not the one that came first.
+    # The least recently used picture is evicted first, not the oldest.
     reader.read(pictures[3])
     reader.read(pictures[0])
     assert reader.read(pictures[3]) is first[3]
     assert reader.read(pictures[4]) is not first[4]
 
 
-def test_a_picture_larger_than_all_room_is_read_all_the_same(policy: Policy) -> None:
+def test_a_picture_larger_than_the_cache_is_still_read(policy: Policy) -> None:
     reader = PictureReader(policy.pictures._processor, BUDGET, keep_bytes=1)
     assert [reader.read(LARGE).tokens, reader.read(SMALL).tokens] == [16, 6]
     assert len(reader._seen._kept) == 1
@@ -62,25 +62,25 @@ def test_any_shape_fills_whole_tokens_within_the_budget(
     assert len(pixels.patches) == t * h * w == 4 * pixels.tokens
     assert pixels.patches.dtype == torch.float32
     assert h % 2 == w % 2 == 0
-    # A side is never less than a token, so a very thin picture takes more.
+    # A side is at least one token, so a very thin picture may exceed the budget.
     assert h * w * 14**2 <= BUDGET.max_pixels or min(h, w) == 2
 
 
-def test_a_thin_picture_is_padded_and_not_stretched(reader: PictureReader) -> None:
+def test_a_thin_picture_is_padded_not_stretched(reader: PictureReader) -> None:
     white = encoded(Image.new("RGB", (1, 500), "white"))
     _, h, w = reader.read(white).grid
     assert h > 10 * w
 
 
 @pytest.mark.parametrize("mode", ["P", "RGBA", "LA", "L", "1", "I;16", "CMYK"])
-def test_every_mode_is_read_as_colour(reader: PictureReader, mode: str) -> None:
+def test_every_colour_mode_is_read_as_rgb(reader: PictureReader, mode: str) -> None:
     image = Image.new("RGB", (60, 60), (10, 200, 90)).convert(mode)
     pixels = reader.read(encoded(image, "JPEG" if mode == "CMYK" else "PNG"))
     assert (pixels.tokens, pixels.patches.shape[1]) == (4, 3 * 2 * 14 * 14)
 
 
-def test_sixteen_bits_look_like_eight(reader: PictureReader) -> None:
-    """Pillow cuts off what exceeds 255: nearly all of it would be white."""
+def test_a_16_bit_picture_looks_like_its_8_bit_version(reader: PictureReader) -> None:
+    """Pillow clips values above 255, so the picture would be almost white."""
     levels = np.linspace(0, 255, 56 * 56).reshape(56, 56).astype(np.uint8)
     deep = Image.fromarray(levels.astype(np.uint16) * 257)
     want = reader.read(encoded(Image.fromarray(levels))).patches
@@ -96,20 +96,20 @@ def test_a_palette_picture_looks_like_its_colours(reader: PictureReader) -> None
 
 
 @pytest.mark.parametrize("data", [b"", b"no picture", LARGE[:20], LARGE[:-40], b"\x89PNG\r\n\x1a\n"])
-def test_bytes_that_are_no_picture_are_our_error(reader: PictureReader, data: bytes) -> None:
+def test_bytes_that_are_not_a_picture_are_our_error(reader: PictureReader, data: bytes) -> None:
     with pytest.raises(DataError, match="cannot be decoded"):
         reader.read(data)
 
 
 def between_its_data(file: bytes, chunk: bytes) -> bytes:
-    """A PNG with one more chunk in front of its last data chunk."""
+    """A PNG with an additional chunk before its last data chunk."""
     where = file.index(b"IDAT") - 4
     return file[:where] + struct.pack(">I", len(chunk) - 4) + chunk + b"\0\0\0\0" + file[where:]
 
 
 LENGTH = int.from_bytes(SMALL[(start := SMALL.index(b"IDAT")) - 4 : start], "big")
 
-# Each of these leaves the decoder with an exception of another kind.
+# Each of these makes the decoder raise a different exception.
 DAMAGED = {
     "a chunk with a broken checksum": between_its_data(SMALL, b"tEXtabc"),
     "data that break off in the middle": SMALL.replace(
@@ -128,10 +128,8 @@ def test_a_damaged_picture_is_our_error(reader: PictureReader, name: str) -> Non
 
 
 @pytest.mark.parametrize("size", [(448, 448), (90, 56), (13, 200), (2, 300)])
-def test_patches_made_of_levels_are_those_of_the_stock_processor(
-    each_policy: Policy, size: tuple[int, int]
-) -> None:
-    """To the last bit, resized and not; the levels take an eighth of the room."""
+def test_patches_from_levels_match_the_stock_processor(each_policy: Policy, size: tuple[int, int]) -> None:
+    """To the last bit, with and without resizing; the levels take an eighth of the memory."""
     reader = each_policy.pictures
     given = Image.open(io.BytesIO(picture(*size)))
     edges = {"shortest_edge": BUDGET.min_pixels, "longest_edge": BUDGET.max_pixels}
@@ -143,10 +141,10 @@ def test_patches_made_of_levels_are_those_of_the_stock_processor(
 
 
 @pytest.mark.parametrize("size", [(448, 448), (90, 56), (13, 200), (2, 300)])
-def test_the_picture_as_seen_gives_the_same_patches_without_resizing(
+def test_the_resized_picture_gives_the_same_patches_without_resizing(
     each_policy: Policy, size: tuple[int, int]
 ) -> None:
-    """Larger and smaller than the budget, tall, and so thin that it is padded and exceeds the budget."""
+    """Pictures above and below the budget, tall ones, and one so thin that its padding exceeds the budget."""
     pixels = each_policy.pictures.read(picture(*size))
     shown = each_policy.pictures.shown(pixels)
     assert each_policy.pictures.shown_size(picture(*size)) == shown.size

@@ -36,7 +36,7 @@ def loaded(folder: Path) -> Policy:
     return load_policy(str(folder), budget=BUDGET, dtype="float32", device=torch.device("cpu"))
 
 
-def test_what_may_not_be_said_has_no_mass(policy: Policy) -> None:
+def test_banned_tokens_have_no_probability(policy: Policy) -> None:
     width = policy.model.lm_head.weight.shape[0]
     size = len(policy.chat.tokenizer)
     assert size < width
@@ -49,13 +49,13 @@ def test_what_may_not_be_said_has_no_mass(policy: Policy) -> None:
     torch.testing.assert_close(found[:, allowed], torch.log_softmax(scores[:, allowed], -1))
 
 
-def test_log_probabilities_are_float32_whatever_the_weights_are(policy: Policy) -> None:
+def test_log_probabilities_are_float32_whatever_the_dtype(policy: Policy) -> None:
     scores = torch.zeros(1, policy.model.lm_head.weight.shape[0], dtype=torch.bfloat16)
     assert policy_logprobs(scores, policy.chat).dtype == torch.float32
 
 
 @torch.no_grad()
-def test_a_saved_policy_is_whole_and_the_same(each_policy: Policy, tmp_path: Path) -> None:
+def test_a_saved_policy_is_complete_and_unchanged(each_policy: Policy, tmp_path: Path) -> None:
     source = Path(each_policy.model.config._name_or_path)
     save_policy(each_policy.model, str(source), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} >= {path.name for path in source.iterdir()}
@@ -64,7 +64,7 @@ def test_a_saved_policy_is_whole_and_the_same(each_policy: Policy, tmp_path: Pat
     assert torch.equal(first, second)
 
 
-def test_a_name_that_no_hub_can_be_asked_for_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_hub_name_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     began = time.monotonic()
@@ -109,7 +109,7 @@ def of_another_width(folder: Path) -> None:
         (of_another_width, r"has the shape \(96, 288\) in the files, and \(96, 200\)", ""),
     ],
 )
-def test_weights_that_are_not_all_there_are_never_drawn_at_random(
+def test_missing_weights_are_never_initialised_randomly(
     spoil: Callable[[Path], None], what: str, where: str, policy: Policy, tmp_path: Path
 ) -> None:
     folder = tmp_path / "model"
@@ -142,7 +142,7 @@ def test_a_model_of_another_family_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_code_that_comes_with_a_model_is_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is anybody asked, who would say yes."""
+    """Nor does it ask the user, who might agree."""
     names = {"AutoConfig": "theirs.Config", "AutoModelForImageTextToText": "theirs.Model"}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "theirs", "auto_map": names}))
     (tmp_path / "theirs.py").write_text(f"open({str(tmp_path / 'was-run')!r}, 'w')")
@@ -158,8 +158,8 @@ def test_a_budget_that_contradicts_itself_is_refused() -> None:
     PixelBudget(min_pixels=8, max_pixels=8)
 
 
-def test_a_link_to_nothing_in_a_model_folder_is_not_a_traceback(tiny: Path, tmp_path: Path) -> None:
-    """So are the files of a cache of the hub whose blobs were removed."""
+def test_a_dangling_link_in_a_model_folder_is_not_a_traceback(tiny: Path, tmp_path: Path) -> None:
+    """As in a hub cache whose blobs were removed."""
     folder = shutil.copytree(tiny, tmp_path / "model")
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer.json").symlink_to(tmp_path / "gone")
@@ -168,7 +168,7 @@ def test_a_link_to_nothing_in_a_model_folder_is_not_a_traceback(tiny: Path, tmp_
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
-def test_a_file_of_a_model_that_was_cut_short_is_named(name: str, tiny: Path, tmp_path: Path) -> None:
+def test_a_truncated_model_file_is_reported(name: str, tiny: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny, tmp_path / "model")
     file = folder / name
     file.write_bytes(file.read_bytes()[:-40])
@@ -178,17 +178,17 @@ def test_a_file_of_a_model_that_was_cut_short_is_named(name: str, tiny: Path, tm
     assert "again" in caught.value.fix
 
 
-def test_the_shapes_of_the_weights_are_known_without_looking_at_them(each_policy: Policy) -> None:
+def test_weight_shapes_are_known_without_reading_the_weights(each_policy: Policy) -> None:
     named = [(name, p.dtype, tuple(p.shape)) for name, p in each_policy.model.named_parameters()]
     assert len(named) > 10
     emptied = replace(each_policy, model=without_weights(each_policy.model))
     assert plain_shapes(emptied) == named
 
 
-def test_a_transformers_that_would_drop_the_pictures_is_refused(
+def test_a_transformers_version_that_would_ignore_pictures_is_refused(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As before 5.18: what it does not know goes to the layers, which take anything."""
+    """As before 5.18: unknown arguments are passed on to the layers, which accept anything."""
     monkeypatch.setattr("transformers.__version__", "5.17.0")
     stock = Qwen2_5_VLModel.forward
 

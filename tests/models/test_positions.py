@@ -15,7 +15,7 @@ from vtune.models.positions import rope_positions
 MERGE, IMAGE, WORD = 2, 7, 1
 
 sides = st.integers(1, 9).map(lambda side: MERGE * side)
-# A turn is at least one word, for vision tokens frame every picture.
+# A turn has at least one text token, as vision tokens frame every picture.
 turns = st.tuples(st.integers(1, 9), st.none() | st.tuples(st.just(1), sides, sides))
 batches = st.lists(st.lists(turns, min_size=1, max_size=4), min_size=1, max_size=4)
 
@@ -35,7 +35,7 @@ def row(turns: list[tuple[int, tuple[int, int, int] | None]], image_id: int) -> 
 @settings(max_examples=25)
 @given(drawn=batches, side=st.sampled_from(["left", "right"]))
 @pytest.mark.parametrize("family", ["policy", "policy3"])
-def test_positions_are_those_of_transformers(
+def test_positions_match_transformers(
     request: pytest.FixtureRequest, family: str, drawn: list, side: Literal["left", "right"]
 ) -> None:
     policy: Policy = request.getfixturevalue(family)
@@ -54,7 +54,7 @@ def test_positions_are_those_of_transformers(
     assert torch.equal(batch.position_ids[:, kept], theirs[:, kept])
 
 
-def test_text_goes_on_at_the_largest_side_of_a_picture() -> None:
+def test_text_continues_after_the_largest_side_of_a_picture() -> None:
     ids = [WORD, *[IMAGE] * 6, WORD]
     found = rope_positions(ids, [(1, 4, 6)], image_id=IMAGE, merge=MERGE)
     assert found.tolist() == [
@@ -74,7 +74,7 @@ def test_text_goes_on_at_the_largest_side_of_a_picture() -> None:
         ([IMAGE, IMAGE, WORD], [(1, 2, 2)], "placeholder without a picture"),
     ],
 )
-def test_placeholders_and_pictures_that_do_not_match_are_our_error(
+def test_a_mismatch_of_placeholders_and_pictures_is_our_error(
     ids: list[int], grids: list[tuple[int, int, int]], what: str
 ) -> None:
     with pytest.raises(DataError, match=what):

@@ -1,4 +1,4 @@
-"""Rows of segments in one call by a reference of torch's kernel, and when that is chosen."""
+"""Rows of segments in one attention call, by a reference of torch's kernel, and when this is used."""
 
 import copy
 from functools import partial, wraps
@@ -30,7 +30,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 
 @st.composite
 def trees(draw: st.DrawFn) -> list[Segment]:
-    """Segments of random lengths, each at the top or under one before it."""
+    """Segments of random lengths, each at the root or below an earlier one."""
     found: list[Segment] = []
     for number in range(draw(st.integers(1, 12))):
         parent = draw(st.one_of(st.none(), st.integers(0, number - 1))) if number else None
@@ -41,7 +41,7 @@ def trees(draw: st.DrawFn) -> list[Segment]:
 
 
 @given(trees())
-def test_each_segment_gets_what_is_above_it_and_itself(segments: list[Segment]) -> None:
+def test_each_segment_attends_to_its_ancestors_and_itself(segments: list[Segment]) -> None:
     seen = layout(segments, CPU).seen
     begins, wanted = 0, []
     where: list[range] = []
@@ -60,7 +60,7 @@ def test_each_segment_gets_what_is_above_it_and_itself(segments: list[Segment]) 
 
 @settings(deadline=None)
 @given(trees(), st.sampled_from([(4, 4), (4, 2), (3, 1)]))
-def test_one_call_is_a_call_for_each_segment(segments: list[Segment], heads: tuple[int, int]) -> None:
+def test_one_call_matches_a_call_per_segment(segments: list[Segment], heads: tuple[int, int]) -> None:
     torch.manual_seed(0)
     row = layout(segments, CPU)
     states = [torch.randn(1, count, sum(row.lengths), 8) for count in (heads[0], heads[1], heads[1])]
@@ -76,7 +76,7 @@ def test_one_call_is_a_call_for_each_segment(segments: list[Segment], heads: tup
 
 @pytest.fixture
 def in_one_call(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Lets a model attend in one call, by the reference; gives the number of calls until now."""
+    """Make a model attend in one call, by the reference; returns the list of calls so far."""
     calls: list[int] = []
 
     def counted(*args: Any, enable_gqa: bool, **options: Any) -> torch.Tensor:
@@ -93,7 +93,7 @@ def in_one_call(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_computes_what_it_does_segment_by_segment(
+def test_a_model_matches_its_segment_by_segment_result(
     each_policy: Policy, kind: str, in_one_call: Any
 ) -> None:
     rows = everything(each_policy)[kind]
@@ -116,7 +116,7 @@ def test_a_model_computes_what_it_does_segment_by_segment(
 
 
 @torch.no_grad()
-def test_what_is_kept_for_decoding_is_the_same(each_policy: Policy, in_one_call: Any) -> None:
+def test_decoding_after_a_single_call_is_unchanged(each_policy: Policy, in_one_call: Any) -> None:
     rows = ragged(each_policy)
     written = [words(each_policy, 5, seed) for seed in range(len(rows))]
     theirs = forwarded(each_policy, rows, written)
@@ -126,7 +126,7 @@ def test_what_is_kept_for_decoding_is_the_same(each_policy: Policy, in_one_call:
 
 
 @pytest.mark.slow
-def test_adapters_and_checkpointing_go_with_it(tiny: Path, in_one_call: Any) -> None:
+def test_a_single_call_works_with_adapters_and_checkpointing(tiny: Path, in_one_call: Any) -> None:
     policy = adapted(tiny)
     learnt = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
     batch = micro_batch(items(policy, 6), policy)
@@ -147,7 +147,7 @@ def test_adapters_and_checkpointing_go_with_it(tiny: Path, in_one_call: Any) -> 
 
 @pytest.fixture
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU, as far as one is asked; what is tried on it is tried on the CPU, by the reference."""
+    """Pretend that there is a GPU; the kernel's self-test runs on the CPU with the reference."""
     monkeypatch.setattr("torch.backends.cuda.is_flash_attention_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (9, 0))
     monkeypatch.setattr(KERNEL, varlen_attn)
@@ -163,7 +163,7 @@ def one_call(model: Any) -> list[bool]:
 
 
 @pytest.mark.usefixtures("on_gpu")
-def test_a_gpu_attends_in_one_call_a_layer(each_policy: Policy) -> None:
+def test_a_gpu_attends_in_one_call_per_layer(each_policy: Policy) -> None:
     model = half(each_policy)
     assert place_row_attention(model, CUDA) == "one call per layer (torch.nn.attention.varlen)"
     assert all(one_call(model))
@@ -183,7 +183,7 @@ def test_a_gpu_attends_in_one_call_a_layer(each_policy: Policy) -> None:
         ("earlier torch", "the varlen_attn of torch 2.9 takes no window_size"),
     ],
 )
-def test_what_the_kernel_cannot_take_stays_as_it_was(
+def test_unsupported_shapes_keep_separate_calls(
     change: str, why: str, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = half(policy)
@@ -204,7 +204,7 @@ def test_what_the_kernel_cannot_take_stays_as_it_was(
 
 
 @pytest.mark.usefixtures("on_gpu")
-def test_a_kernel_that_shares_keys_without_being_told_does(
+def test_a_kernel_that_shares_keys_implicitly_is_used(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def untold(*given: Any, scale: float, window_size: tuple[int, int]) -> torch.Tensor:
@@ -225,7 +225,7 @@ def a_key_too_many(own: int, seen: int) -> int:
 
 @pytest.mark.usefixtures("on_gpu")
 @pytest.mark.parametrize("last", [top_left, a_key_too_few, a_key_too_many])
-def test_a_kernel_that_means_another_mask_is_found_out(
+def test_a_kernel_with_another_mask_is_detected(
     last: Last, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = half(policy)
@@ -240,7 +240,7 @@ def test_a_kernel_that_means_another_mask_is_found_out(
 
 
 @pytest.mark.usefixtures("on_gpu")
-def test_a_kernel_that_gives_no_numbers_is_found_out(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_returns_nan_is_detected(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     @wraps(varlen_attn)
     def nothing(*given: Any, **options: Any) -> torch.Tensor:
         return varlen_attn(*given, **options) * torch.nan
@@ -251,7 +251,7 @@ def test_a_kernel_that_gives_no_numbers_is_found_out(policy: Policy, monkeypatch
 
 
 @pytest.mark.usefixtures("on_gpu")
-def test_a_kernel_that_refuses_is_found_out(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_raises_is_detected(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     @wraps(varlen_attn)
     def refuse(*given: Any, **options: Any) -> torch.Tensor:
         raise RuntimeError("no kernel image is available for execution on the device\nCompile with …")
@@ -264,7 +264,7 @@ def test_a_kernel_that_refuses_is_found_out(policy: Policy, monkeypatch: pytest.
     )
 
 
-def test_it_is_tried_once_and_draws_no_random_numbers_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_test_runs_once_and_leaves_random_states_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
     def counted(*given: Any, enable_gqa: bool, **options: Any) -> torch.Tensor:
@@ -280,5 +280,5 @@ def test_it_is_tried_once_and_draws_no_random_numbers_of_others(monkeypatch: pyt
     apart.cache_clear()
 
 
-def test_policies_say_how_they_attend_within_rows(policy: Policy) -> None:
+def test_policies_report_how_they_attend_within_rows(policy: Policy) -> None:
     assert policy.row_attention == "one call for each segment: the kernel is for GPUs, and this is cpu"

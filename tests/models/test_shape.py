@@ -8,7 +8,7 @@ import torch
 from vtune.errors import DataError
 from vtune.models.shape import find_shape, known_name, known_shapes, shape_of
 
-# Of the models as published, in billions.
+# Parameters of the published models, in billions.
 PUBLISHED = {
     "Qwen2.5-VL-3B": 3.75,
     "Qwen2.5-VL-7B": 8.29,
@@ -19,7 +19,7 @@ PUBLISHED = {
 
 
 def on_meta(name: str) -> Any:
-    """The model itself, without memory."""
+    """The real model on the meta device."""
     import transformers
 
     config = json.loads(json.dumps(known_shapes()[name]))
@@ -71,11 +71,11 @@ def test_parameters_of_a_folder_are_counted_exactly(each_policy: Any, tiny: Path
         ("from-3b-to-7b", None),
     ],
 )
-def test_a_name_tells_its_shape_only_where_it_is_clear(name: str, known: str | None) -> None:
+def test_a_name_gives_a_shape_only_if_unambiguous(name: str, known: str | None) -> None:
     assert known_name(name) == known
 
 
-def test_a_shape_that_is_asked_for_wins_over_the_folder(tiny: Path) -> None:
+def test_a_requested_shape_overrides_the_folder(tiny: Path) -> None:
     found = find_shape(str(tiny), "Qwen3-VL-8B")
     assert found is not None
     assert (found[0].hidden, found[1]) == (4096, "Qwen3-VL-8B, as asked")
@@ -83,7 +83,7 @@ def test_a_shape_that_is_asked_for_wins_over_the_folder(tiny: Path) -> None:
         find_shape(str(tiny), "Qwen9")
 
 
-def test_keys_of_the_language_model_may_stand_on_top_as_in_published_files() -> None:
+def test_language_model_keys_may_be_top_level_as_in_published_files() -> None:
     nested = known_shapes()["Qwen2.5-VL-7B"]
     flat = {**nested["text_config"], **{k: v for k, v in nested.items() if k != "text_config"}}
     assert shape_of(flat) == shape_of(nested)

@@ -20,19 +20,19 @@ def folder(request: pytest.FixtureRequest) -> Path:
     return found
 
 
-def test_who_can_read_its_config_can_read_its_weights(tmp_path: Path, each_policy: Policy) -> None:
+def test_all_model_files_have_the_same_permissions(tmp_path: Path, each_policy: Policy) -> None:
     build_tiny(tmp_path / "built", ["Which digit?"], seed=0)
     save_policy(each_policy.model, str(tmp_path / "built"), tmp_path / "saved")
     for folder in (tmp_path / "built", tmp_path / "saved"):
         assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
 
 
-def test_it_has_a_third_of_a_million_to_three_million_parameters(each_policy: Policy) -> None:
+def test_the_tiny_model_has_300_thousand_to_3_million_parameters(each_policy: Policy) -> None:
     count = sum(parameter.numel() for parameter in each_policy.model.parameters())
     assert 300_000 <= count <= 3_000_000
 
 
-def test_the_stock_classes_load_it(folder: Path) -> None:
+def test_the_stock_classes_load_the_tiny_model(folder: Path) -> None:
     from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -54,7 +54,7 @@ def test_the_stock_classes_load_it(folder: Path) -> None:
 @pytest.mark.skipif(
     importlib.util.find_spec("torchvision") is None, reason="AutoProcessor plays videos by torchvision"
 )
-def test_the_stock_processor_loads_it(folder: Path) -> None:
+def test_the_stock_processor_loads_the_tiny_model(folder: Path) -> None:
     from PIL import Image
     from transformers import AutoProcessor
 
@@ -76,7 +76,7 @@ def test_the_processor_files_agree_with_each_other(folder: Path) -> None:
     )
 
 
-def test_every_coordinate_of_the_traces_is_one_token(policy: Policy) -> None:
+def test_every_coordinate_in_the_traces_is_one_token(policy: Policy) -> None:
     traces = list(lens.traces(1, 60, seed=1))
     found = {
         number for trace in traces for box in COORDINATES.findall(trace.messages[1].content) for number in box
@@ -106,7 +106,7 @@ def test_any_text_survives_the_tokenizer(policy: Policy) -> None:
     assert policy.chat.decode(policy.chat.words(text)) == text
 
 
-def test_the_seed_makes_the_weights(tmp_path: Path) -> None:
+def test_the_seed_determines_the_weights(tmp_path: Path) -> None:
     texts = ["Which digit is on the red sign?"] * 4
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         build_tiny(tmp_path / name, texts, seed=seed)
@@ -115,8 +115,8 @@ def test_the_seed_makes_the_weights(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_it_looks_at_the_picture(each_policy: Policy) -> None:
-    """With transformers' default initialisation the picture moves the logits by less than 0.01."""
+def test_the_tiny_models_output_depends_on_the_picture(each_policy: Policy) -> None:
+    """With transformers' default initialisation the picture changes the logits by less than 0.01."""
     from tests.models.rows import LARGE, picture
     from tests.models.test_batch import batched, logits
     from vtune.models.batch import Row

@@ -10,7 +10,7 @@ rows = st.lists(st.lists(st.integers(1, 2), min_size=1, max_size=12), max_size=8
 
 
 @given(rows, st.integers(1, 6))
-def test_the_way_of_each_row_through_the_tree_spells_the_row(rows: list[list[int]], least: int) -> None:
+def test_each_rows_path_through_the_tree_spells_the_row(rows: list[list[int]], least: int) -> None:
     tree = segment_tree(rows, least=least)
     for row, path in zip(rows, tree.paths, strict=True):
         pieces = [tree.segments[number] for number in path]
@@ -22,14 +22,14 @@ def test_the_way_of_each_row_through_the_tree_spells_the_row(rows: list[list[int
 
 
 @given(rows)
-def test_with_least_one_no_token_after_the_same_beginning_is_there_twice(rows: list[list[int]]) -> None:
+def test_with_a_minimum_of_1_no_token_after_the_same_prefix_is_stored_twice(rows: list[list[int]]) -> None:
     beginnings = {tuple(row[: end + 1]) for row in rows for end in range(len(row))}
     tree = segment_tree(rows, least=1)
     assert sum(s.end - s.start for s in tree.segments) == len(beginnings)
 
 
 @given(rows, st.integers(1, 6))
-def test_what_several_different_rows_share_has_the_least_length(rows: list[list[int]], least: int) -> None:
+def test_shared_segments_have_at_least_the_minimum_length(rows: list[list[int]], least: int) -> None:
     tree = segment_tree(rows, least=least)
     for number, segment in enumerate(tree.segments):
         ends = {path[-1] == number for path in tree.paths if number in path}
@@ -51,19 +51,19 @@ def test_equal_rows_are_one_segment() -> None:
 
 
 @given(st.lists(st.integers(1, 2), max_size=9), st.lists(st.integers(1, 2), max_size=9))
-def test_the_common_beginning_is_the_longest(first: list[int], second: list[int]) -> None:
+def test_the_common_prefix_is_the_longest(first: list[int], second: list[int]) -> None:
     length = common(first, second)
     assert first[:length] == second[:length]
     assert first[: length + 1] != second[: length + 1] or length == min(len(first), len(second))
 
 
-def test_placeholders_tell_which_picture_they_show() -> None:
+def test_placeholders_are_distinguished_by_picture() -> None:
     assert token_keys([1, IMAGE, IMAGE, 2, IMAGE], [3, 0], IMAGE) == [1, -4, -4, 2, -1]
 
 
 @pytest.mark.parametrize(
     ("pictures", "what"), [([0], "without a picture"), ([0, 1, 2], "more pictures than placeholders")]
 )
-def test_pictures_and_placeholders_that_do_not_match_are_our_error(pictures: list[int], what: str) -> None:
+def test_a_mismatch_of_pictures_and_placeholders_is_our_error(pictures: list[int], what: str) -> None:
     with pytest.raises(DataError, match=what):
         token_keys([IMAGE, 2, IMAGE], pictures, IMAGE)

@@ -1,4 +1,4 @@
-"""The vision tower with all stretches in one call against the stock one, and when it is chosen."""
+"""The vision tower with all stretches in one call, compared with the stock one, and when this is used."""
 
 import copy
 from pathlib import Path
@@ -19,7 +19,7 @@ CUDA = torch.device("cuda", 0)
 
 
 def pictures_of(policy: Policy) -> Pictures:
-    """Pictures of noise, of several windows, not all of them whole."""
+    """Noise pictures with several windows, some of them partial."""
     grids = torch.tensor([(1, 20, 12), (1, 8, 8), (1, 10, 6)])
     width = shape_of(policy.model.config.to_dict()).patch_values
     noise = torch.randn(int(grids.prod(1).sum()), width, generator=torch.Generator().manual_seed(0))
@@ -27,11 +27,11 @@ def pictures_of(policy: Policy) -> Pictures:
 
 
 STRETCHES = {"qwen2_5_vl": [6 + 1 + 2, 3], "qwen3_vl": [3, 3]}
-"""Of those pictures, layer by layer: windows of 8 x 8 patches and pictures, or pictures alone."""
+"""Stretches per layer for those pictures: windows of 8 x 8 patches and pictures, or only pictures."""
 
 
 def windowed(policy: Policy) -> Policy:
-    """A stock copy; a family with windows sees whole pictures in its last layer alone."""
+    """A stock copy; with windows, only the last layer sees whole pictures."""
     found = stock_copy(policy)
     tower = found.model.model.visual
     if hasattr(tower, "fullatt_block_indexes"):
@@ -39,7 +39,7 @@ def windowed(policy: Policy) -> Policy:
     return found
 
 
-def test_features_and_gradients_are_those_of_the_stock_tower(
+def test_features_and_gradients_match_the_stock_tower(
     each_policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
@@ -67,7 +67,7 @@ def test_features_and_gradients_are_those_of_the_stock_tower(
     assert calls == STRETCHES[each_policy.model.config.model_type]
 
 
-def test_weights_and_what_is_saved_stay(policy: Policy, tiny: Path, tmp_path: Path) -> None:
+def test_weights_and_saved_files_are_unchanged(policy: Policy, tiny: Path, tmp_path: Path) -> None:
     ours = stock_copy(policy)
     use_varlen_attention(ours.model, ours.family)
     assert ours.model.model.visual.config._attn_implementation == NAME
@@ -89,7 +89,7 @@ def half(policy: Policy) -> Any:
 
 
 @pytest.mark.usefixtures("on_gpu")
-def test_a_gpu_attends_in_one_call_a_layer(each_policy: Policy) -> None:
+def test_on_a_gpu_the_tower_makes_one_call_per_layer(each_policy: Policy) -> None:
     model = half(each_policy)
     said = place_vision_attention(model, each_policy.family, CUDA)
     assert said == "one call per layer (torch.nn.attention.varlen)"
@@ -107,7 +107,7 @@ def test_a_gpu_attends_in_one_call_a_layer(each_policy: Policy) -> None:
         ("wide", "heads of the vision tower have 320 numbers"),
     ],
 )
-def test_what_the_kernel_cannot_take_stays_as_it_was(
+def test_unsupported_towers_keep_separate_calls(
     change: str, why: str, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = half(policy)
@@ -125,6 +125,6 @@ def test_what_the_kernel_cannot_take_stays_as_it_was(
     assert model.model.visual.config._attn_implementation == "sdpa"
 
 
-def test_policies_say_how_their_towers_attend(policy: Policy) -> None:
+def test_policies_report_how_their_towers_attend(policy: Policy) -> None:
     assert policy.vision_attention.endswith("this is cpu")
     assert all(family.ragged_vision for family in FAMILIES.values())

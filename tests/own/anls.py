@@ -1,4 +1,4 @@
-"""A verifier of a user's own: ANLS with partial credit, as DocVQA scores transcriptions."""
+"""A custom verifier: ANLS with partial credit, as DocVQA scores transcriptions."""
 
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
@@ -7,7 +7,7 @@ from vtune.verifiers import VERIFIERS, Case, Verifier
 from vtune.verifiers.verifier import answered, given_answer, no_answer, options, where
 
 TOO_FAR = 0.5
-"""The share of the longer text from which a difference earns nothing."""
+"""From this share of the longer text on, a difference earns nothing."""
 
 
 def verify(reply: str, sample: Sample) -> Verdict:
@@ -22,7 +22,7 @@ def verify(reply: str, sample: Sample) -> Verdict:
 
 
 def check(sample: Sample) -> None:
-    """Check that there is a text to be read."""
+    """Check that there is a text to read."""
     options(sample, {"answer_in"})
     if not sample.ground_truth.strip():
         raise DataError("the ground truth is empty", where=where(sample), fix="write the text of the picture")
@@ -34,7 +34,7 @@ def form(sample: Sample) -> str:
 
 
 def distance(a: str, b: str) -> int:
-    """Letters to be put in, taken out or changed."""
+    """The number of letters to insert, delete or replace."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, start=1):
         before, row[0] = row[0], i

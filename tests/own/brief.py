@@ -1,4 +1,4 @@
-"""A part of the reward of a user's own: short replies earn more."""
+"""A custom part of the reward: short replies earn more."""
 
 from pydantic import Field
 
@@ -7,7 +7,7 @@ from vtune.schema.verdict import Verdict
 
 
 class Brief(PartSection):
-    """How long a reply may be."""
+    """The settings of `brief`."""
 
     words: int = Field(gt=0)
     """A reply of this many or more earns nothing."""

@@ -1,4 +1,4 @@
-"""A data format of a user's own that is also written: riddles with a picture each, as JSON lines."""
+"""A custom data format that can also be written: riddles with a picture each, as JSON lines."""
 
 import base64
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def read(path: Path, options: Options) -> Iterator[Found]:
 
 
 def card(row: Row) -> Sample:
-    """The sample of a line; a column that is missing, or not what it should be, is an error."""
+    """The sample of a line; a missing or invalid column is an error."""
     columns = Fields(row)
     try:
         picture = base64.b64decode(columns.text("picture"), validate=True)
@@ -38,7 +38,7 @@ def card(row: Row) -> Sample:
 
 
 def to_row(sample: Sample, number: int) -> Row:
-    """The line of a sample, if that says all of it."""
+    """The line of a sample, if it can hold all of the sample."""
     picture = base64.b64encode(b"".join(picture.data or b"" for picture in sample.images)).decode()
     row = {"id": sample.id, "riddle": sample.question, "answer": sample.ground_truth, "picture": picture}
     if lost := difference(sample, card(row)):

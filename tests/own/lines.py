@@ -1,4 +1,4 @@
-"""A data format of a user's own: `picture<TAB>question<TAB>answer` per line."""
+"""A custom data format: `picture<TAB>question<TAB>answer` per line."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from vtune.schema.sample import Sample
 
 
 def read(path: Path, options: Options) -> Iterator[Found]:
-    """One entry per line; of a line with other columns the error."""
+    """One entry per line; an error for a line with other columns."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
         place = Place(path, number, path.stem)
         columns = line.split("\t")

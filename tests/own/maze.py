@@ -1,4 +1,4 @@
-"""An environment of a user's own: a maze, drawn after every move, that pays for reaching the goal."""
+"""A custom environment: a maze, drawn after every move, that rewards reaching the goal."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""An evidence judge of a user's own: a call shows a target if the middle of its crop lies in it."""
+"""A custom evidence judge: a call shows a target if the centre of its crop lies in it."""
 
 from vtune.judge.client import JudgeClient
 from vtune.judge.pictures import picture_size
@@ -10,21 +10,21 @@ from vtune.schema.verdict import Verdict
 
 
 class Near:
-    """Judges by the middle of a crop alone, however large it is."""
+    """Judges only by the centre of a crop, however large it is."""
 
     def __init__(self, levels: EvidenceLevels) -> None:
         self._levels = levels
 
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
-        """The level `full` where a crop is on a target, else `miss`."""
+        """The level `full` if a crop is on a target, else `miss`."""
         for picture in trajectory.calls[k].images:
-            picture_size(trajectory.images[picture])  # one that cannot be read is an error
+            picture_size(trajectory.images[picture])  # raises if it cannot be read
         if await self.shows_target(sample, trajectory, k):
             return Verdict(self._levels.full, "near: on a target")
         return Verdict(self._levels.miss, "near: beside all targets")
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        """Whether the middle of a crop lies in an evidence box."""
+        """Whether the centre of a crop lies in an evidence box."""
         for crop in trajectory.calls[k].crops:
             if crop.look != "verified":
                 continue  # the returned picture does not show what the call claims
@@ -36,12 +36,12 @@ class Near:
         return False
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        """Never: it does not ask how large a target is."""
+        """Never: the size of a target is ignored."""
         return False
 
 
 def opened(levels: EvidenceLevels, client: JudgeClient | None) -> Near:
-    """It asks no model."""
+    """A judge that asks no model."""
     return Near(levels)
 
 

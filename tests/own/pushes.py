@@ -1,4 +1,4 @@
-"""A loss of a user's own: the plain policy gradient, weaker where an answer is already likely."""
+"""A custom loss: the plain policy gradient, weaker where an answer is already likely."""
 
 from pydantic import Field
 
@@ -9,7 +9,7 @@ class Pushes(PolicyLoss):
     """Keys of `pushes`."""
 
     fade: float = Field(ge=0)
-    """0 pushes all tokens alike; larger ones leave likely tokens where they are."""
+    """0 pushes all tokens equally; larger values leave likely tokens unchanged."""
 
 
 def pushes(tokens: Tokens, recipe: Pushes) -> PolicyTerms:

@@ -1,4 +1,4 @@
-"""A family of a user's own: Qwen2-VL (arXiv:2409.12191), Qwen2.5-VL with another vision tower."""
+"""A custom family: Qwen2-VL (arXiv:2409.12191), Qwen2.5-VL with another vision tower."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ TOWER = {"depth": 32, "embed_dim": 1280, "mlp_ratio": 4}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qwen2Shape(Qwen25Shape):
-    """A tower of plain maps and layer norms."""
+    """A tower of plain linear maps and layer norms."""
 
     @property
     def v_linears(self) -> dict[str, tuple[int, int]]:
@@ -24,24 +24,24 @@ class Qwen2Shape(Qwen25Shape):
 
     @property
     def vision_parameters(self) -> int:
-        """Of the vision tower without the connector."""
+        """Parameters of the vision tower without the connector."""
         h, i = self.v_hidden, self.v_intermediate
         block = h * 3 * h + 3 * h + h * h + h + 4 * h + h * i + i + i * h + h
         return self.v_depth * block + self.patch_values * h
 
     @property
     def connector_parameters(self) -> int:
-        """Of what makes tokens of patches."""
+        """Parameters of the connector, which turns patches into tokens."""
         wide = self.v_hidden * self.merge**2
         return wide * wide + wide + wide * self.v_out + self.v_out + 2 * self.v_hidden
 
     def v_kept(self, dtype_bytes: int) -> int:
-        """Numbers that autograd keeps of one patch in one layer of the vision tower, roughly."""
+        """Roughly, the numbers that autograd saves per patch and layer of the vision tower."""
         return 11 * self.v_hidden + 2 * self.v_intermediate
 
 
 def shape(config: Mapping[str, Any]) -> Qwen2Shape:
-    """The tower's widths have other names."""
+    """The shape; the tower's widths have other names."""
     vision = config["vision_config"]
     renamed = {
         "hidden_size": vision["embed_dim"],
@@ -52,7 +52,7 @@ def shape(config: Mapping[str, Any]) -> Qwen2Shape:
 
 
 def tiny(tokenizer: Any) -> Any:
-    """A model of random weights."""
+    """A model with random weights."""
     import transformers
 
     hf: Any = transformers

@@ -1,4 +1,4 @@
-"""A tool of a user's own: turn a picture by a quarter, a half or three quarters of a circle."""
+"""A custom tool: rotate a picture by a quarter, a half or three quarters of a circle."""
 
 import io
 from collections.abc import AsyncIterator, Mapping
@@ -18,7 +18,7 @@ ANGLES = (90, 180, 270)
 
 
 class Rotate:
-    """Turns the first picture of the question."""
+    """Rotates the first picture of the question."""
 
     @property
     def schema(self) -> Schema:
@@ -27,7 +27,7 @@ class Rotate:
         return function(NAME, "Turn the picture.", {"angle": angle}, ["angle"])
 
     def key(self, arguments: Mapping[str, Any], scene: Scene) -> str:
-        """The angle: it is all that the result depends on."""
+        """The angle: the result depends on nothing else."""
         check_names(arguments, self.schema)
         angle = arguments["angle"]
         if angle not in ANGLES:
@@ -35,7 +35,7 @@ class Rotate:
         return str(int(angle))
 
     async def run(self, arguments: Mapping[str, Any], scene: Scene) -> Observation:
-        """The turned picture, and where each of its pixels was."""
+        """The rotated picture, and where each of its pixels came from."""
         angle, out = int(self.key(arguments, scene)), io.BytesIO()
         picture = Image.open(io.BytesIO(scene.images[0])).convert("RGB")  # a JPEG may be CMYK
         picture.rotate(angle, expand=True).save(out, "PNG")
@@ -45,7 +45,7 @@ class Rotate:
 
 
 def back(angle: int, width: int, height: int) -> tuple[float, ...]:
-    """From (x, y) of the turned picture, over the edges of pixels, to (X, Y) of the picture of this size.
+    """Map (x, y) of the rotated picture to (X, Y) of the original of this size, between pixel edges.
 
     Returns:
         (a, b, c, d, e, f): X = a x + b y + c, Y = d x + e y + f.

@@ -1,4 +1,4 @@
-"""A filter of a user's own: drop long questions."""
+"""A custom filter: drop long questions."""
 
 from vtune.curate.filters import FILTERS, FilterPart
 from vtune.curate.item import Item, Selected, question

@@ -1,4 +1,4 @@
-"""A prompt style of a user's own: the question, and how long the answer may be."""
+"""A custom prompt style: the question, and how long the answer may be."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from vtune.schema.sample import Sample
 def terse(
     sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas, draw: int
 ) -> tuple[Message, ...]:
-    """The sample's own turns, and behind the last: a few words are enough."""
+    """The sample's turns, and after the last: a few words are enough."""
     *before, last = sample.prompt
     return (*before, replace(last, content=f"{last.content}\nAnswer in at most five words."))
 

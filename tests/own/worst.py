@@ -1,4 +1,4 @@
-"""A scorer of a user's own: the mean of the source that does worst."""
+"""A custom scorer: the mean of the source that does worst."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""CharXiv's descriptive answers, graded five in a call: what is asked, and what is read of a reply."""
+"""CharXiv's descriptive answers, graded five per call: the questions, and how replies are read."""
 
 import json
 from dataclasses import replace
@@ -26,7 +26,7 @@ def chart(truth: str, template: int = 19) -> Sample:
 def played(
     replies: list[tuple[str, Sample]], answer: list[tuple[str, bool]] | None
 ) -> tuple[list[Grade], list[str]]:
-    """(grades, what the model is asked) where it reads this."""
+    """(grades, prompts to the model) if the model reads these answers."""
     judging, asked = judge(replies), []
     try:
         ask = next(judging)
@@ -37,13 +37,13 @@ def played(
         return list(ended.value), asked
 
 
-def test_every_template_has_a_rubric_and_a_question_of_its_own() -> None:
+def test_every_template_has_its_own_rubric_and_question() -> None:
     assert set(ASKED) == set(DESCRIPTIVE) == set(range(1, 20))
     assert {kind for kind, _ in ASKED.values()} == set(RUBRICS)
     assert len({asked for _, asked in ASKED.values()}) == 19
     assert len(OFFICIAL.prompts) == 19
     without = [number for number in ASKED if NOT_APPLICABLE not in query(number, [("a", "b")]).text]
-    assert without == [16, 18]  # a trend and a layout are always there
+    assert without == [16, 18]  # trend and layout always apply
 
 
 def test_five_answers_are_asked_about_with_their_numbers_and_keys() -> None:
@@ -70,10 +70,10 @@ def test_an_answer_cannot_pass_for_the_next_one_or_its_truth() -> None:
 
 
 @pytest.mark.parametrize("reply", GRADED)
-def test_one_answer_in_an_object_is_read_as_alone(reply: str) -> None:
+def test_a_single_answer_in_an_object_is_read_like_a_bare_one(reply: str) -> None:
     numbered = reply.replace('"extracted_answer"', '"extract_answer_T1"').replace('"score"', '"score_T1"')
     if numbered.count('"score_T1"') > 1 or '"extract_answer"' in numbered:
-        return  # one key twice, or a key of another script
+        return  # a duplicate key, or a key in another script
     wanted = GRADED[reply]
     assert read_all_graded(numbered, 1) == (None if wanted is None else [wanted])
 
@@ -82,7 +82,7 @@ ROWS = st.lists(st.tuples(st.text(min_size=1, max_size=20), st.booleans()), min_
 
 
 @given(ROWS, st.data())
-def test_all_answers_are_read_or_none(rows: list[tuple[str, bool]], data: st.DataObject) -> None:
+def test_either_all_answers_are_read_or_none(rows: list[tuple[str, bool]], data: st.DataObject) -> None:
     body: dict[str, Any] = {}
     for number, (answer, right) in enumerate(rows, start=1):
         body |= {f"extract_answer_T{number}": answer, f"score_T{number}": int(right)}

@@ -1,11 +1,11 @@
-"""What a model says to have read out of a reply: in another form it counts, and from nowhere it does not."""
+"""Extracted answers: a rephrasing of the reply counts, something made up does not."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vtune.protocols.readers import extract, read_extracted
 
-# (a reply, what a model says to have read out of it): an honest one may put it in another form
+# (reply, extracted answer): an honest extraction may rephrase it
 FROM_REPLY = [
     ("It is 14.", "14.0"), ("so 0.5", "1/2"), ("\\frac{1}{2}", "0.5"), ("three", "3"), ("One and a half", "1.5"), ("12 cm", "12"),
     ("1,234 m", "1234"), ("2007 to 2008", "[2007, 2008]"), ("0.5", "50%"), ("1.2 \\times 10^{-3}", "0.0012"), ("1.4583", "1.46"),
@@ -18,14 +18,14 @@ NOT_FROM_REPLY = [
 ]  # fmt: skip
 
 
-def test_what_shares_nothing_with_a_reply_was_not_read_out_of_it() -> None:
+def test_an_extraction_that_shares_nothing_with_the_reply_is_rejected() -> None:
     assert len(FROM_REPLY) > 20
     read = {pair: extract("How many?", pair[0]).read(pair[1]) for pair in FROM_REPLY + NOT_FROM_REPLY}
     assert [pair for pair in FROM_REPLY if read[pair] is None] == []
     assert [pair for pair in NOT_FROM_REPLY if read[pair] is not None] == []
 
 
-# What may be read out where there are options: a letter of one, its text, or words of the reply.
+# With options, an extraction may be an option's letter, its text, or words of the reply.
 OF_OPTIONS = ["B", "(B)", "b", "B.", "(B) green", "B: green", "Option B", "green", "the colour is Green", "The answer is B", "**B**",
               "\\boxed{B}", "greenish", "A sort of greenish", "NONE"]  # fmt: skip
 NOT_OF_OPTIONS = [
@@ -40,7 +40,7 @@ NOT_OF_OPTIONS = [
 ]
 
 
-def test_of_options_a_letter_a_text_or_a_part_of_the_reply_is_read() -> None:
+def test_with_options_a_letter_a_text_or_a_part_of_the_reply_is_accepted() -> None:
     read = extract("What is it?", "A sort of greenish", ("red", "green", "blue")).read
     assert [text for text in OF_OPTIONS if read(text) is None] == []
     assert [text for text in NOT_OF_OPTIONS if read(text) is not None] == []
@@ -49,6 +49,6 @@ def test_of_options_a_letter_a_text_or_a_part_of_the_reply_is_read() -> None:
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_any_text_is_read_out_or_is_not(reply: str, said: str) -> None:
+def test_any_text_is_accepted_or_rejected_without_an_error(reply: str, said: str) -> None:
     assert extract("", reply).read(said) in (None, read_extracted(said))
     assert extract("", said).read(said) == read_extracted(said)

@@ -1,8 +1,8 @@
-r"""What the protocols of MathVista, MathVerse, MathVision and CharXiv read in awkward replies, without a model.
+r"""How the protocols of MathVista, MathVerse, MathVision and CharXiv read awkward replies without a model.
 
-Where the reference lists executed traps, the verdict is the one measured there. How answers are taken out of
-MathVision's replies was held against upstream's functions on 60,000 strings, and what is right against the
-48,640 verdicts that its authors publish.
+If the reference lists executed traps, the verdict is the one measured there. Answer extraction for MathVision
+was compared with upstream's functions on 60,000 strings, and correctness with the 48,640 verdicts that its
+authors publish.
 """
 
 import ast
@@ -38,7 +38,7 @@ def numeric(kind: str, truth: str, precision: int | None = None) -> Sample:
     return replace(VISTA, choices=(), ground_truth=truth, answer=truth, extra=extra)
 
 
-# reply -> what is read of A red, B green, C blue by the authors, what they give beside it, VLMEvalKit
+# reply -> option read from A red, B green, C blue by the authors, their fallback score, VLMEvalKit's reading
 OPTIONS: dict[str, tuple[str | None, float, str | None]] = {
     "B": ("B", 1.0, "B"), "(B)": ("B", 1.0, "B"), "green": ("B", 1.0, "B"), "Green": (NO, 1.0, "B"),
     "(b)": ("B", 1.0, NO), "b": (NO, 0.0, NO), "The answer is (B) green": ("B", 1.0, "B"),
@@ -52,7 +52,7 @@ OPTIONS: dict[str, tuple[str | None, float, str | None]] = {
 }  # fmt: skip
 
 
-def test_options_of_mathvista_are_read_as_upstream_reads_them() -> None:
+def test_mathvista_options_are_read_like_upstream() -> None:
     assert len(OPTIONS) >= 30
     for reply, (official, fallback, kit) in OPTIONS.items():
         found = grade("official", "mathvista", reply, VISTA)
@@ -62,14 +62,14 @@ def test_options_of_mathvista_are_read_as_upstream_reads_them() -> None:
         assert grade("vlmevalkit", "mathvista", reply, VISTA).read == kit, reply
 
 
-def test_the_nearest_option_is_that_of_the_letter_in_parentheses() -> None:
+def test_the_nearest_option_is_the_letter_in_parentheses() -> None:
     no = replace(VISTA, choices=("Yes", "No"), ground_truth="B", answer="No")
     found = grade("official", "mathvista", "(C) 8", no)
     assert (found.score, found.read, found.fallback) == (0.0, None, 1.0)
     assert grade("official", "mathvista", "Yes, 8", no).fallback == 0.0
 
 
-# form, precision, truth, reply -> right by the authors, by VLMEvalKit; None: unreadable
+# form, precision, truth, reply -> right according to the authors, to VLMEvalKit; None: unreadable
 NUMBERS: list[tuple[str, int | None, str, str, bool | None, bool | None]] = [
     ("integer", None, "3", "3", True, True), ("integer", None, "3", "3.0", True, NO),
     ("integer", None, "3", " 3 ", True, True), ("integer", None, "3", "three", NO, NO),
@@ -92,7 +92,7 @@ NUMBERS: list[tuple[str, int | None, str, str, bool | None, bool | None]] = [
 
 
 @pytest.mark.parametrize(("kind", "precision", "truth", "reply", "official", "kit"), NUMBERS)
-def test_numbers_of_mathvista_have_their_form(
+def test_mathvista_numbers_are_read_by_type_and_precision(
     kind: str, precision: int | None, truth: str, reply: str, official: bool | None, kit: bool | None
 ) -> None:
     sample = numeric(kind, truth, precision)
@@ -101,7 +101,7 @@ def test_numbers_of_mathvista_have_their_form(
         assert (None if found.unreadable else found.score == 1.0) == wanted, protocol
 
 
-# reply -> right for \frac{1}{2} by the authors, by VLMEvalKit (None: only a model could read it)
+# reply -> right for \frac{1}{2} according to the authors, to VLMEvalKit (None: only a model could read it)
 OPEN: dict[str, tuple[bool, bool | None]] = {
     "\\boxed{\\frac{1}{2}}": (True, True), "\\boxed{0.5}": (True, True), "0.5": (True, True), "1/2": (True, True),
     "The answer is 1/2.": (True, NO), "so x = 0.5": (True, NO), "\\boxed{1} then \\boxed{0.5}": (True, NO),
@@ -117,7 +117,7 @@ OPEN: dict[str, tuple[bool, bool | None]] = {
 }  # fmt: skip
 
 
-def test_open_answers_of_mathvision_are_worked_out_and_never_run() -> None:
+def test_open_mathvision_answers_are_evaluated_without_running_code() -> None:
     assert len(OPEN) >= 30
     sample = replace(SPECIMENS["mathvision"][0], ground_truth="\\frac{1}{2}", answer="\\frac{1}{2}")
     for reply, (boxed, kit) in OPEN.items():
@@ -126,7 +126,7 @@ def test_open_answers_of_mathvision_are_worked_out_and_never_run() -> None:
         assert (None if found.unreadable else found.score == 1.0) == kit, reply
 
 
-# reply -> right for option B, whose text is 4, by the authors; letter that VLMEvalKit reads
+# reply -> right for option B (text 4) according to the authors; the letter read by VLMEvalKit
 CHOSEN: dict[str, tuple[bool, str | None]] = {
     "B": (True, "B"), "\\boxed{B}": (True, "B"), "\\boxed{4}": (True, "B"), "4": (True, "B"), "(B)": (True, "B"),
     "The answer is (B).": (True, "B"), "So it is B.": (True, "B"), "B\nbecause": (True, "B"), "(B) B\nx": (True, "B"),
@@ -139,7 +139,7 @@ CHOSEN: dict[str, tuple[bool, str | None]] = {
 }  # fmt: skip
 
 
-def test_options_of_mathvision_count_by_letter_or_text() -> None:
+def test_mathvision_options_count_by_letter_or_text() -> None:
     assert len(CHOSEN) >= 30
     five = ("2", "4", "8", "6", "5")
     sample = replace(SPECIMENS["mathvision"][0], choices=five, ground_truth="B", answer="4")
@@ -148,7 +148,7 @@ def test_options_of_mathvision_count_by_letter_or_text() -> None:
         assert grade("vlmevalkit", "mathvision", reply, sample).read == kit, reply
 
 
-# truth as it is published, the reply's answer -> right by the authors, who read it with latex2sympy2
+# published truth, the reply's answer -> right according to the authors, who use latex2sympy2
 PUBLISHED: list[tuple[str, str, bool]] = [
     ("$\\frac{1}{2}$", "\\boxed{\\frac{1}{2}}", True), ("$15$", "\\boxed{15}", True), ("$15$", "\\boxed{16}", False),
     ("$9(\\pi-2)$", "\\boxed{9(\\pi-2)}", True), ("$\\displaystyle \\frac{3}{4}$", "\\boxed{0.75}", True),
@@ -164,7 +164,7 @@ PUBLISHED: list[tuple[str, str, bool]] = [
 
 
 @pytest.mark.parametrize(("truth", "reply", "right"), PUBLISHED)
-def test_truths_of_mathvision_are_read_as_latex2sympy_reads_them(truth: str, reply: str, right: bool) -> None:
+def test_mathvision_truths_are_read_like_latex2sympy(truth: str, reply: str, right: bool) -> None:
     five = ("2", "3", "4", truth, "8")
     sample = replace(SPECIMENS["mathvision"][0], choices=five, ground_truth="D", answer=truth)
     for protocol in ("official", "lmms-eval"):
@@ -172,7 +172,7 @@ def test_truths_of_mathvision_are_read_as_latex2sympy_reads_them(truth: str, rep
         assert grade(protocol, "mathvision", "\\boxed{D}", sample).score == 1.0
 
 
-def test_vlmevalkit_reads_the_truth_without_its_dollars_and_nothing_behind_it() -> None:
+def test_vlmevalkit_reads_the_truth_without_dollars_and_ignores_the_rest() -> None:
     assert kit_equal("4 \\pi", "$4 \\pi$")
     assert kit_equal("$4\\pi$", "4 \\pi")
     assert kit_equal("3:2", "$\\displaystyle 1.5$")
@@ -187,7 +187,7 @@ def test_vlmevalkit_reads_the_truth_without_its_dollars_and_nothing_behind_it() 
 @pytest.mark.parametrize(
     "text", ["{" * 300, "{" * 100 + "-" * 90, "(" * 101 + "1", "1+" * 150, "2^" * 90 + "2", "1e9999999999999", "0^0"]
 )  # fmt: skip
-def test_what_is_too_deep_too_long_or_too_large_has_no_value(text: str) -> None:
+def test_an_expression_too_deep_long_or_large_has_no_value(text: str) -> None:
     assert value_of(text) is None
     assert latex2sympy_value(text, whole=False) is None
 
@@ -195,13 +195,13 @@ def test_what_is_too_deep_too_long_or_too_large_has_no_value(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["1 " * 200, "\\boxed{" + "1\t" * 200 + "}", "5" + " " * 300 + "\\pi", " "]
 )  # fmt: skip
-def test_a_reply_that_is_cut_at_a_space_has_no_value(text: str) -> None:
+def test_a_reply_cut_at_a_space_has_no_value(text: str) -> None:
     assert value_of(text) is None
     for name in ("official", "lmms-eval", "vlmevalkit"):
         assert grade(name, "mathvision", text, SPECIMENS["mathvision"][0]).score == 0.0
 
 
-def test_tuples_are_equal_number_by_number() -> None:
+def test_tuples_are_compared_number_by_number() -> None:
     truth = "(3, 0.5)"
     right = ("(3,1/2)", "(3, 0.5)", "(3,0.501)", "( 3 , \\frac{1}{2})")
     wrong = ("(3,0.4)", "(3)", "[3,0.5]", "(a,1)", "3,0.5", "(3,0.5,1)", "()", "(,)")
@@ -223,7 +223,7 @@ ALONE: dict[str, tuple[bool, bool]] = {
 }  # fmt: skip
 
 
-def test_without_a_model_the_same_text_is_right_and_nothing_is_wrong() -> None:
+def test_without_a_model_equal_text_is_right_and_nothing_is_wrong() -> None:
     assert len(ALONE) >= 30
     verse = replace(SPECIMENS["mathverse"][0], ground_truth="12 cm^2", answer="12 cm^2")
     chart = replace(SPECIMENS["charxiv_descriptive"][0], ground_truth="Not Applicable")
@@ -235,7 +235,7 @@ def test_without_a_model_the_same_text_is_right_and_nothing_is_wrong() -> None:
             assert (found.score == 1.0, found.unreadable) == (right, not right), (kind, reply)
 
 
-# what a model writes -> (answer, right) of CharXiv's JSON
+# output of a model -> (answer, right) in CharXiv's JSON
 GRADED: dict[str, tuple[str, bool] | None] = {
     '{"extracted_answer": "b", "score": 1}': ("b", True), '{"extracted_answer": "b", "score": 0}': ("b", False),
     '{"extract_answer": "b", "score": 1}': ("b", True), '{"extract_answer_T1": 4, "score_T1": 1}': ("4", True),
@@ -252,12 +252,12 @@ GRADED: dict[str, tuple[str, bool] | None] = {
 }  # fmt: skip
 
 
-def test_a_grade_in_json_is_read_or_it_is_none() -> None:
+def test_a_json_grade_is_read_or_rejected() -> None:
     assert len(GRADED) >= 30
     assert {reply: read_graded(reply) for reply in GRADED} == GRADED
 
 
-# what a model writes -> the answer that it has read out
+# output of a model -> the extracted answer
 EXTRACTED: dict[str, str | None] = {
     "B": "B", " B ": "B", "NONE": "", "none": "", "None.": "", '"B"': "B", "`B`": "B", "<think>A?</think> B": "B", '"': '"',
     "12 cm": "12 cm", "[2007, 2008]": "[2007, 2008]", "x" * 500: "x" * 500, "x" * 501: NO, "": NO, '""': "", "nonempty": "nonempty",
@@ -267,7 +267,7 @@ EXTRACTED: dict[str, str | None] = {
 }  # fmt: skip
 
 
-def test_an_extracted_answer_is_short_or_it_is_none() -> None:
+def test_an_extracted_answer_must_be_short() -> None:
     assert len(EXTRACTED) >= 30
     assert {reply: read_extracted(reply) for reply in EXTRACTED} == EXTRACTED
 
@@ -283,7 +283,7 @@ VALUES: dict[str, float | None] = {
 }  # fmt: skip
 
 
-def test_values_are_worked_out_without_running_anything() -> None:
+def test_values_are_computed_without_running_code() -> None:
     assert len(VALUES) >= 30
     assert {text: value_of(text) for text in VALUES} == VALUES
 
@@ -309,20 +309,20 @@ def test_any_text_has_a_value_or_none(text: str) -> None:
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
-def test_edits_are_a_distance(one: str, other: str) -> None:
+def test_the_edit_distance_is_a_metric(one: str, other: str) -> None:
     assert edits(one, other) == edits(other, one)
     assert (edits(one, other) == 0) == (one == other)
     assert abs(len(one) - len(other)) <= edits(one, other) <= max(len(one), len(other))
 
 
 @given(st.text(max_size=60), st.sampled_from([VISTA, numeric("integer", "3"), numeric("float", "1.5", 1)]))
-def test_a_normal_answer_of_options_is_one_of_them(text: str, sample: Sample) -> None:
+def test_a_normalised_option_answer_is_one_of_the_options(text: str, sample: Sample) -> None:
     found = normal(text, sample)
     assert found is None or not sample.choices or found in sample.choices
 
 
 @given(st.text(max_size=200) | st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5))
-def test_what_a_model_writes_is_read_or_none_and_never_raises(value: Any) -> None:
+def test_any_model_output_is_read_or_rejected_without_an_error(value: Any) -> None:
     text = value if isinstance(value, str) else f'{{"extracted_answer": "x", "score": {value}}}'
     found = read_graded(text)
     assert found is None or isinstance(found[1], bool)
@@ -347,7 +347,7 @@ ASKED: dict[tuple[str, str], str] = {
 
 
 @pytest.mark.parametrize(("protocol", "kind"), ASKED)
-def test_the_prompt_is_that_of_the_protocol_byte_by_byte(protocol: str, kind: str) -> None:
+def test_the_prompt_matches_the_protocol_byte_for_byte(protocol: str, kind: str) -> None:
     rule = PROTOCOLS[protocol].rule(kind)
     assert rule is not None
     assert put(SPECIMENS[kind][0], rule).prompt[-1].content == ASKED[protocol, kind]
@@ -363,9 +363,7 @@ def test_the_prompt_is_that_of_the_protocol_byte_by_byte(protocol: str, kind: st
         ("text", None, "", "What is it?"),
     ],
 )  # fmt: skip
-def test_lmms_eval_asks_for_the_form_of_the_answer(
-    kind: str, precision: int | None, unit: str, end: str
-) -> None:
+def test_lmms_eval_asks_for_the_answer_format(kind: str, precision: int | None, unit: str, end: str) -> None:
     sample = numeric(kind, "3", precision)
     rule = PROTOCOLS["lmms-eval"].rule("mathvista")
     assert rule is not None
@@ -373,7 +371,7 @@ def test_lmms_eval_asks_for_the_form_of_the_answer(
     assert rule.ask("", replace(sample, extra={**sample.extra, "unit": unit})) == end
 
 
-def test_options_of_mathvision_follow_the_question_without_a_space_before_it() -> None:
+def test_mathvision_options_follow_the_question_without_a_space() -> None:
     rule = PROTOCOLS["official"].rule("mathvision")
     assert rule is not None
     assert rule.ask is not None
@@ -384,7 +382,7 @@ def test_options_of_mathvision_follow_the_question_without_a_space_before_it() -
     )
 
 
-def test_vlmevalkit_asks_a_vision_only_problem_of_mathverse_by_its_query() -> None:
+def test_vlmevalkit_uses_the_query_for_vision_only_mathverse_problems() -> None:
     rule = PROTOCOLS["vlmevalkit"].rule("mathverse")
     assert rule is not None
     assert rule.ask is not None
@@ -396,7 +394,7 @@ def test_vlmevalkit_asks_a_vision_only_problem_of_mathverse_by_its_query() -> No
 
 
 def played(protocol: str, kind: str, text: str, sample: Sample, *answers: Any) -> tuple[Grade, list[str]]:
-    """(grade, what the model is asked) where it gives these answers."""
+    """(grade, prompts to the model) if it gives these answers."""
     rule = PROTOCOLS[protocol].rule(kind)
     assert rule is not None
     assert rule.judge is not None
@@ -411,7 +409,7 @@ def played(protocol: str, kind: str, text: str, sample: Sample, *answers: Any) -
         return ended.value, asked
 
 
-def test_a_model_is_asked_only_for_what_the_rules_do_not_read() -> None:
+def test_a_model_is_asked_only_if_the_rules_find_nothing() -> None:
     right, asked = played("official", "mathvista", "green", VISTA)
     assert (right.score, asked) == (1.0, [])
     right, asked = played("official", "mathvista", "The second.", VISTA, "B")
@@ -432,7 +430,7 @@ def test_a_model_is_asked_only_for_what_the_rules_do_not_read() -> None:
         assert (grade.score, grade.unreadable, asked) == (0.0, True, [])
 
 
-def test_mathverse_is_compared_after_it_was_read_out_unless_the_text_is_the_same() -> None:
+def test_mathverse_is_extracted_then_compared_unless_the_text_is_equal() -> None:
     sample = SPECIMENS["mathverse"][0]
     same, asked = played("official", "mathverse", "It is 3", sample, "3")
     assert (same.score, len(asked)) == (1.0, 1)
@@ -442,14 +440,14 @@ def test_mathverse_is_compared_after_it_was_read_out_unless_the_text_is_the_same
     assert (once.score, once.read, len(asked)) == (1.0, "It is 3 m", 1)
 
 
-def test_charxiv_is_graded_by_the_query_of_its_data() -> None:
+def test_charxiv_is_graded_with_the_query_from_its_data() -> None:
     sample = SPECIMENS["charxiv_reasoning"][0]
     right, asked = played("official", "charxiv_reasoning", "three {PREDICTION}", sample, ("3", True))
     assert (right.score, right.read) == (1.0, "3")
     assert asked == ["* Ground Truth: 3\n* Response: three {PREDICTION}"]
 
 
-def test_no_protocol_runs_text_or_draws_at_random() -> None:
+def test_no_protocol_runs_code_or_chooses_at_random() -> None:
     files = sorted((ROOT / "vtune/protocols").glob("*.py"))
     assert len(files) > 10
     for file in files:

@@ -1,6 +1,7 @@
-"""What each protocol reads in awkward replies, as the upstream rule does; None is unreadable.
+"""How each protocol reads awkward replies, like the upstream rule; None is unreadable.
 
-Where vtune/protocols/README.md and the reference list executed traps, the verdict here is the one measured there.
+If vtune/protocols/README.md and the reference list executed traps, the verdict here is the one measured
+there.
 """
 
 from dataclasses import replace
@@ -19,7 +20,7 @@ from vtune.schema.sample import Sample
 NO = None
 FOUR = ("red", "blue", "green", "black")
 
-# reply -> what is read of options A red, B blue, C green, D black, by
+# reply -> the option read from A red, B blue, C green, D black, by
 #   VLMEvalKit, lmms-eval (V*), lmms-eval (HR-Bench), EvalScope, MARS, MMMU, MMMU-Pro, lmms-eval (MMMU)
 LETTERS: dict[str, tuple[str | None, ...]] = {
     "B": ("B", "B", "B", "B", "B", "B", "B", "B"),
@@ -122,7 +123,7 @@ def read(protocol: str, kind: str, reply: str, sample: Sample | None = None) -> 
 
 
 @pytest.mark.parametrize("number", range(len(READERS)), ids=[" ".join(one) for one in READERS])
-def test_letters_are_read_as_upstream_reads_them(number: int) -> None:
+def test_letters_are_read_like_upstream(number: int) -> None:
     assert len(LETTERS) >= 30
     found = {reply: read(*READERS[number], reply) for reply in LETTERS}
     assert found == {reply: wanted[number] for reply, wanted in LETTERS.items()}
@@ -135,7 +136,7 @@ def test_mme_realworld_takes_the_first_capital(number: int) -> None:
     assert found == {reply: wanted[number] for reply, wanted in REALWORLD.items()}
 
 
-# task, truth, answer -> right by VLMEvalKit, by lmms-eval
+# task, truth, answer -> right according to VLMEvalKit, to lmms-eval
 BLIND: list[tuple[str, str, str, bool, bool]] = [
     ("Nested Squares", "3", "{3}", True, True),
     ("Nested Squares", "3", "3", False, True),
@@ -173,7 +174,7 @@ BLIND: list[tuple[str, str, str, bool, bool]] = [
 
 
 @pytest.mark.parametrize(("task", "truth", "answer", "by_kit", "by_lmms"), BLIND)
-def test_blind_tasks_are_judged_by_their_rules(
+def test_blind_tasks_are_graded_by_their_rules(
     task: str, truth: str, answer: str, by_kit: bool, by_lmms: bool
 ) -> None:
     sample = replace(SPECIMENS["vlmblind"][0], ground_truth=truth, extra={"task": task})
@@ -183,7 +184,7 @@ def test_blind_tasks_are_judged_by_their_rules(
         assert rule.grade(answer, sample).score == float(right), protocol
 
 
-# answer -> right for 2 by VLMEvalKit and V-Triune, by lmms-eval
+# answer -> right for 2 according to VLMEvalKit and V-Triune, to lmms-eval
 COUNTS: dict[str, tuple[bool, bool]] = {
     "2": (True, True), "12": (True, False), "20": (True, False), "two": (False, True), "Two": (False, True),
     " 2 ": (True, True), "2.": (True, False), "2 cups": (True, False), "There are 2.": (True, False),
@@ -196,7 +197,7 @@ COUNTS: dict[str, tuple[bool, bool]] = {
 }  # fmt: skip
 
 
-def test_counts_are_found_anywhere_or_are_the_whole_answer() -> None:
+def test_counts_are_found_anywhere_or_must_be_the_whole_answer() -> None:
     assert len(COUNTS) >= 30
     sample = replace(SPECIMENS["count"][0], ground_truth="2")
     for number, protocol in enumerate(("vlmevalkit", "lmms-eval")):
@@ -212,7 +213,7 @@ def test_counts_are_found_anywhere_or_are_the_whole_answer() -> None:
     assert paper is kit
 
 
-# answer -> right for ["24/7", "3.429"] by the rule of MMMU
+# answer -> right for ["24/7", "3.429"] according to MMMU's rule
 OPEN: dict[str, bool] = {
     "3.429": True, "3.43": True, "3.4291": True, "The answer is 3.429.": True, "24/7": True, "so it is 24/7": True,
     "about 3.4": False, "3,429": False, "": False, "x = 3.429": True, "3.429 m": True, "thus 2\ntherefore 3.43": True,
@@ -233,24 +234,24 @@ def test_open_answers_are_equal_as_numbers_or_contain_the_truth() -> None:
         assert found == OPEN, protocol
 
 
-def test_a_vision_question_of_mmmu_pro_wants_the_bare_letter_of_lmms_eval() -> None:
+def test_an_mmmu_pro_vision_question_needs_a_bare_letter_in_lmms_eval() -> None:
     found = {
         reply: read("lmms-eval", "mmmu_pro_vision", reply) for reply in (*LETTERS, "A", "D", " B", "so B")
     }
     assert {reply: letter for reply, letter in found.items() if letter} == {"A": "A", "B": "B", "D": "D"}
 
 
-def test_every_kind_but_those_that_wait_has_a_question_to_try() -> None:
+def test_every_kind_except_deferred_ones_has_a_specimen() -> None:
     kinds = {kind for protocol in PROTOCOLS.values() for kind in protocol.rules}
     assert kinds - SPECIMENS.keys() == WAITS
 
 
-def test_option_e_is_out_of_reach_of_mars() -> None:
+def test_mars_cannot_read_option_e() -> None:
     assert read("mars", "mme_realworld", "<answer>E</answer>") is None
     assert read("mars", "mme_realworld", "<answer>D</answer>") == "D"
 
 
-def test_a_letter_that_no_option_has_is_not_read() -> None:
+def test_a_letter_without_an_option_is_not_read() -> None:
     two = asked("vstar")
     two = replace(
         two, choices=FOUR[:2], prompt=(Message("user", f"{IMAGE}\nWhich?\n{listing(FOUR[:2])}", (0,)),)
@@ -271,7 +272,7 @@ def test_a_letter_that_no_option_has_is_not_read() -> None:
         ("mars", "vstar", 0.0),
     ],
 )
-def test_a_fallback_stands_beside_the_score_and_is_never_drawn(
+def test_a_fallback_is_reported_separately_and_never_random(
     protocol: str, kind: str, fallback: float
 ) -> None:
     rule = PROTOCOLS[protocol].rule(kind)
@@ -283,14 +284,14 @@ def test_a_fallback_stands_beside_the_score_and_is_never_drawn(
     assert (right.score, right.fallback, right.unreadable) == (1.0, 1.0, False)
 
 
-def test_a_refusal_is_none_of_the_options_for_vlmevalkit_and_nothing_is_drawn() -> None:
+def test_vlmevalkit_reads_no_option_in_a_refusal_and_nothing_is_random() -> None:
     rule = PROTOCOLS["vlmevalkit"].rule("vstar")
     assert rule is not None
     assert rule.grade("Cannot determine the answer", asked("vstar")).fallback == 0.0
 
 
 WAITS = {"mega_bench"}
-"""Kinds whose replies only an official scorer grades."""
+"""Kinds whose replies are only graded by an official scorer."""
 RULES = [(name, kind) for name, protocol in PROTOCOLS.items() for kind in protocol.rules if kind not in WAITS]
 
 
@@ -300,7 +301,9 @@ RULES = [(name, kind) for name, protocol in PROTOCOLS.items() for kind in protoc
         st.sampled_from("ABCDEZabcdez 0123456789.,:()[]{}<>/\\*=|\nanswerisboxedthkRow'-"), max_size=60
     )
 )
-def test_any_text_is_graded_the_same_twice_and_only_options_are_read(name: str, kind: str, text: str) -> None:
+def test_any_text_is_graded_deterministically_and_only_options_are_read(
+    name: str, kind: str, text: str
+) -> None:
     rule = PROTOCOLS[name].rule(kind)
     sample, _ = SPECIMENS[kind]
     assert rule is not None
@@ -317,7 +320,7 @@ def test_any_text_is_graded_the_same_twice_and_only_options_are_read(name: str, 
 @pytest.mark.parametrize(
     "piece", ["{", "row", "<answer>", "\\boxed{", "**", "ANSWER: ", "answer is ", "(A", " A ."]
 )
-def test_long_replies_take_no_long_time(name: str, kind: str, piece: str) -> None:
+def test_long_replies_are_graded_quickly(name: str, kind: str, piece: str) -> None:
     rule = PROTOCOLS[name].rule(kind)
     assert rule is not None
     # Quadratic time would take minutes.
@@ -352,13 +355,13 @@ PROMPTS = {
 
 
 @pytest.mark.parametrize(("name", "kind"), PROMPTS)
-def test_prompts_are_those_of_upstream_byte_by_byte(name: str, kind: str) -> None:
+def test_prompts_match_upstream_byte_for_byte(name: str, kind: str) -> None:
     rule = PROTOCOLS[name].rule(kind)
     assert rule is not None
     assert put(asked(kind), rule).prompt[-1].content == PROMPTS[name, kind]
 
 
-def test_an_option_with_parentheses_is_lost_on_its_way_through_lmms_eval() -> None:
+def test_an_option_with_parentheses_is_lost_in_lmms_eval() -> None:
     rule = PROTOCOLS["lmms-eval"].rule("vstar")
     choices = ("red (dark)", "blue")
     sample = replace(

@@ -1,4 +1,4 @@
-"""What ScreenSpot-Pro's and RefCOCO's scripts read in awkward replies; each verdict is that of the upstream rule."""
+"""How ScreenSpot-Pro's and RefCOCO's scripts read awkward replies; verdicts are those of the upstream rules."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from vtune.protocols.protocol import Grade, Rule, put
 from vtune.protocols.specimens import OTHER_FORMS, SPECIMENS
 from vtune.schema.sample import Sample
 
-# A box from (20, 20) to (70, 60) on a picture of 200 x 100 pixels, which was shown as 100 x 50.
+# The true box is (20, 20) to (70, 60) in a picture of 200 x 100 pixels, shown at 100 x 50.
 R, W, NO = "right", "wrong", "unreadable"
 
 
@@ -35,7 +35,7 @@ def call(coordinate: str) -> str:
     return f"<tool_call>\n{body}\n</tool_call>"
 
 
-# reply -> by the authors, lmms-eval, VLMEvalKit
+# reply -> verdict of the authors, lmms-eval, VLMEvalKit
 POINTS: dict[str, tuple[str, str, str]] = {
     "[[0.2,0.4]]": (R, R, NO),
     "[[0.2, 0.4]]": (NO, R, NO),
@@ -83,17 +83,17 @@ POINT_READERS = ("official", "lmms-eval", "vlmevalkit")
 
 
 @pytest.mark.parametrize("number", range(3), ids=POINT_READERS)
-def test_points_are_read_as_upstream_reads_them(number: int) -> None:
+def test_points_are_read_like_upstream(number: int) -> None:
     assert len(POINTS) >= 30
     rule = rule_of(POINT_READERS[number], "screenspot_pro")
     found = {reply: verdict(rule.grade(reply, shown("screenspot_pro"))) for reply in POINTS}
     assert found == {reply: wanted[number] for reply, wanted in POINTS.items()}
 
 
-def test_a_tool_call_is_in_the_space_of_replies() -> None:
+def test_a_tool_call_uses_the_coordinate_space_of_replies() -> None:
     rule, sample = rule_of("official", "screenspot_pro"), SPECIMENS["screenspot_pro"][0]
     assert rule.reply_space == "shown_pixels"
-    assert verdict(rule.grade(call("[45, 40]"), sample)) == R  # pixels of the file
+    assert verdict(rule.grade(call("[45, 40]"), sample)) == R  # in pixels of the file
     thousandths = replace(sample, verifier_parm={**sample.verifier_parm, "reply_space": "relative_1000"})
     assert verdict(rule.grade(call("[225, 400]"), thousandths)) == R
     assert verdict(rule.grade(call("[45, 40]"), thousandths)) == W
@@ -108,7 +108,7 @@ def test_without_a_click_vlmevalkit_clicks_at_the_corner() -> None:
     assert (grade.score, grade.fallback, grade.unreadable) == (0.0, 1.0, True)
 
 
-# reply -> by lmms-eval (RefCOCO), by VLMEvalKit
+# reply -> verdict of lmms-eval (RefCOCO), of VLMEvalKit
 BOXES: dict[str, tuple[str, str]] = {
     "[0.1, 0.2, 0.35, 0.6]": (R, R),
     "[0.1,0.2,0.35,0.6]": (R, R),
@@ -148,7 +148,7 @@ BOX_READERS = (("lmms-eval", "refcoco"), ("vlmevalkit", "refcoco_tsv"))
 
 
 @pytest.mark.parametrize("number", range(2), ids=["lmms-eval", "vlmevalkit"])
-def test_boxes_are_read_as_upstream_reads_them(number: int) -> None:
+def test_boxes_are_read_like_upstream(number: int) -> None:
     assert len(BOXES) >= 30
     protocol, kind = BOX_READERS[number]
     rule = rule_of(protocol, kind)
@@ -156,7 +156,7 @@ def test_boxes_are_read_as_upstream_reads_them(number: int) -> None:
     assert found == {reply: wanted[number] for reply, wanted in BOXES.items()}
 
 
-def test_prompts_are_those_of_upstream_byte_by_byte() -> None:
+def test_place_prompts_match_upstream_byte_for_byte() -> None:
     sample = SPECIMENS["screenspot_pro"][0]
     asked = {name: put(sample, rule_of(name, "screenspot_pro")).prompt[-1].content for name in POINT_READERS}
     assert asked == {
@@ -198,7 +198,7 @@ def test_no_reply_raises(name: str, kind: str, text: str) -> None:
     "piece",
     ["[1 ", "[1,", "x=1", "<bbox", "<bbox>", "1", "1.", "< ", "<tool_call>\n", "[[1,", "(  ", "[" * 9],
 )
-def test_long_replies_take_no_long_time(name: str, kind: str, piece: str) -> None:
+def test_long_place_replies_are_graded_quickly(name: str, kind: str, piece: str) -> None:
     rule_of(name, kind).grade(
         piece * (60_000 // len(piece)), shown(kind)
     )  # quadratic time would take minutes
@@ -208,10 +208,10 @@ def test_long_replies_take_no_long_time(name: str, kind: str, piece: str) -> Non
     corners=st.tuples(*[st.floats(0, 1) for _ in range(4)]),
     truth=st.tuples(*[st.integers(0, 100) for _ in range(4)]),
 )
-def test_shares_in_order_are_judged_alike_by_all_and_by_grounding(
+def test_valid_relative_boxes_get_the_same_verdict_from_all_rules_and_grounding(
     corners: tuple[float, ...], truth: tuple[int, ...]
 ) -> None:
-    """Where a box is proper and in the picture, the three rules are one: IoU of at least 0.5."""
+    """For a valid box inside the picture all three rules are the same: an IoU of at least 0.5."""
     x0, x1 = sorted(corners[:2])
     y0, y1 = sorted(corners[2:])
     a0, a1 = sorted(truth[:2])

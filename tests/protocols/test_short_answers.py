@@ -1,4 +1,4 @@
-"""Short answers of search agents: what is read, compared, and what a judge's reply says."""
+"""Short answers of search agents: extraction, comparison, and reading a judge's reply."""
 
 from dataclasses import replace
 
@@ -14,9 +14,9 @@ from vtune.verifiers.exact import squad
 from vtune.verifiers.gradings import GRADINGS, last_answer
 
 SAMPLE = SPECIMENS["mmsearch"][0]
-"""Gustave Eiffel, or G. Eiffel."""
+"""Its answers are Gustave Eiffel or G. Eiffel."""
 
-# reply -> (what SenseNova-MARS's code takes, F1 of that by MMSearch's rule, exact match by MMSearch-R1's)
+# reply -> (answer read by SenseNova-MARS's code, its F1 by MMSearch's rule, exact match by MMSearch-R1's)
 ANSWERS: dict[str, tuple[str, float, float]] = {
     "<answer>Gustave Eiffel</answer>": ("Gustave Eiffel", 1, 1),
     "<answer> gustave  EIFFEL. </answer>": ("gustave  EIFFEL.", 1, 1),
@@ -57,7 +57,7 @@ ANSWERS: dict[str, tuple[str, float, float]] = {
 
 
 @pytest.mark.parametrize("reply", ANSWERS)
-def test_the_last_answer_is_read_and_compared_as_upstream_does(reply: str) -> None:
+def test_the_last_answer_is_read_and_compared_like_upstream(reply: str) -> None:
     assert len(ANSWERS) >= 30
     read, f1, exact = ANSWERS[reply]
     assert last_answer(reply) == read
@@ -66,7 +66,7 @@ def test_the_last_answer_is_read_and_compared_as_upstream_does(reply: str) -> No
     assert grade_f1(read, SAMPLE).unreadable == grade_exact(read, SAMPLE).unreadable == (squad(read) == "")
 
 
-# reply of a judge -> what it says by the rules of MARS, of SimpleQA's classes, and of Humanity's Last Exam
+# a judge's reply -> its verdict by the rules of MARS, of SimpleQA's classes, and of Humanity's Last Exam
 JUDGES: dict[str, tuple[str | None, str | None, str | None]] = {
     "<judge>Yes</judge>": ("right", None, None),
     "<judge> no </judge><reason>A</reason>": ("wrong", "right", None),
@@ -127,12 +127,12 @@ def test_a_judges_reply_is_read_or_asked_for_again_and_never_guessed(reply: str)
     assert (read_mars(reply), read_attempted(reply), read_extracted(reply)) == JUDGES[reply]
 
 
-def test_every_grading_has_a_model_that_it_asks() -> None:
+def test_every_grading_names_the_model_that_it_asks() -> None:
     assert GRADINGS.keys() == GRADERS.keys()
     assert len(GRADINGS) == 4
 
 
-def test_how_exact_compares_is_nothing_to_a_model() -> None:
+def test_exact_comparison_options_do_not_affect_a_model() -> None:
     own = replace(SAMPLE, verifier="exact", verifier_parm={**SAMPLE.verifier_parm, "match": "squad"})
     prepared = judged_by("mars").prepared(own)
     check_ground_truth(prepared)

@@ -1,4 +1,4 @@
-"""What is counted once is said in the singular."""
+"""Counts of one use the singular."""
 
 import io
 from typing import Any
@@ -13,7 +13,7 @@ from vtune.report.joins import _parts
 @pytest.mark.parametrize(
     ("clusters", "said"), [(1, "1 independent question:"), (6, "6 independent questions:")]
 )
-def test_questions_of_an_evaluation(clusters: int, said: str) -> None:
+def test_question_counts_use_singular_and_plural(clusters: int, said: str) -> None:
     power = {"clusters": clusters, "paired_at_best": 0.4, "paired": 0.4, "discordant": 0.1}
     assert said in _power({"power": power})
 
@@ -34,11 +34,11 @@ def test_questions_of_an_evaluation(clusters: int, said: str) -> None:
             "5 independent questions: too few to detect a difference from another model, "
             "which takes at least 6",
         ),
-        # Of an evaluation that was written when a test of 5 clusters was thought to find something.
+        # An evaluation from when a test with 5 clusters was thought to be able to find something.
         ({"clusters": 5, "paired_at_best": 0.325, "paired": None}, "which takes at least 6"),
     ],
 )
-def test_what_so_many_questions_show_is_no_bound_of_noise(power: dict[str, Any], said: str) -> None:
+def test_the_detectable_difference_is_not_described_as_noise(power: dict[str, Any], said: str) -> None:
     told = _power({"power": {"clusters": 26, "discordant": 0.1, **power}})
     assert said in told
     assert "noise" not in told
@@ -51,7 +51,7 @@ def test_what_so_many_questions_show_is_no_bound_of_noise(power: dict[str, Any],
         (["a", "b"], "2 recipes, no joins: 1 break, no notes"),
     ],
 )
-def test_recipes_of_a_check(recipes: list[str], said: str) -> None:
+def test_recipe_counts_use_singular_and_plural(recipes: list[str], said: str) -> None:
     result: dict[str, Any] = {"recipes": recipes, "joins": [], "breaks": 1, "notes": 0}
     console = Console(file=io.StringIO(), record=True)
     for part in _parts(result):

@@ -1,7 +1,7 @@
 from vtune.report.curves import CHARTS, REST, chart_of, charts_of
 
 
-def test_every_number_is_drawn_once_and_unknown_ones_by_themselves() -> None:
+def test_every_number_is_plotted_once_and_unknown_ones_separately() -> None:
     names = ["zeta", "reward", "iou@95", "iou@50", "reward_mine", "seconds_rollout", "eta"]
     charts = charts_of([*names, "reward"])
     assert sorted(name for chart in charts for name in chart["names"]) == sorted(names)
@@ -16,7 +16,7 @@ def test_every_number_is_drawn_once_and_unknown_ones_by_themselves() -> None:
     assert [chart["family"] for chart in charts] == [False, True, True, True, False, False]
 
 
-def test_no_chart_hides_another() -> None:
+def test_no_curve_hides_another() -> None:
     assert CHARTS
     for chart in CHARTS:
         for name in chart.names:

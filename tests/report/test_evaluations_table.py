@@ -39,7 +39,7 @@ def evaluation(name: str, score: float = 0.5) -> dict[str, Any]:
     }
 
 
-def test_csv_has_a_line_for_each_evaluation_and_source() -> None:
+def test_csv_has_a_line_per_evaluation_and_source() -> None:
     text = evaluations_csv([evaluation("before"), evaluation("after", 0.75)])
     rows = {row["evaluation"]: row for row in csv.DictReader(io.StringIO(text))}
     assert list(rows) == [
@@ -54,7 +54,7 @@ def test_csv_has_a_line_for_each_evaluation_and_source() -> None:
     assert (lens["accuracy"], lens["accuracy_high"]) == ("0.5", "0.75")
 
 
-def test_csv_has_the_parts_of_a_score_and_what_several_rollouts_say() -> None:
+def test_csv_has_the_parts_of_a_score_and_numbers_over_rollouts() -> None:
     one, other = evaluation("one"), evaluation("other")
     one["sources"] = {"all": one["sources"]["all"]}
     part = {"score": 0.5, "intervals": {"score": SHARE}, "n": 4, "clusters": 3, "unscored": 1}
@@ -72,7 +72,7 @@ def test_csv_has_the_parts_of_a_score_and_what_several_rollouts_say() -> None:
     assert "pass@1" not in evaluations_csv([other])
 
 
-def test_a_source_with_a_score_of_its_own_is_one_line() -> None:
+def test_a_source_with_its_own_score_is_one_line() -> None:
     one = evaluation("one")
     one["score"] |= {"sources": {"lens": {"score": 0.25, "intervals": {}, "n": 5, "clusters": 5}}}
     rows = {row["evaluation"]: row for row in csv.DictReader(io.StringIO(evaluations_csv([one])))}
@@ -80,7 +80,7 @@ def test_a_source_with_a_score_of_its_own_is_one_line() -> None:
     assert (rows["one: lens"]["score"], rows["one: lens"]["accuracy"]) == ("0.25", "0.5")
 
 
-def test_latex_has_a_row_for_each_evaluation_and_says_whose_looks_these_are() -> None:
+def test_latex_has_a_row_per_evaluation_and_says_who_judged_the_looks() -> None:
     text = evaluations_latex([evaluation("before"), evaluation("after_50%", 0.75)])
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert [row.partition(" & ")[0] for row in rows] == ["", "before", r"after\_50\%"]
@@ -98,7 +98,7 @@ def test_latex_says_why_there_are_no_shares_of_looks() -> None:
     assert "% blind: 3 of 3 trajectories could not be audited: no evidence boxes\n" in text
 
 
-def test_points_are_no_percent() -> None:
+def test_points_are_not_percent() -> None:
     assert " 1234.50 " in evaluations_latex([evaluation("mme", 1234.5)])
 
 
@@ -108,7 +108,7 @@ def printed(one: dict[str, Any]) -> str:
     return console.export_text()
 
 
-def test_where_no_question_needs_a_look_there_is_no_table_of_looks() -> None:
+def test_without_questions_that_need_a_look_there_is_no_looks_table() -> None:
     one = evaluation("mazes") | {"limit": None, "unaudited": 0.0}
     assert "faithful_of_all" in printed(one)
     one["faithfulness"] |= {"n": 0, "clusters": 0}
@@ -118,7 +118,7 @@ def test_where_no_question_needs_a_look_there_is_no_table_of_looks() -> None:
     assert "n_unscored" in printed(one)
 
 
-def test_an_evaluation_without_looks_still_has_the_answers_that_its_score_is_of() -> None:
+def test_an_evaluation_without_looks_still_counts_its_answers() -> None:
     one = evaluation("shapes")
     one["score"] |= {"n": 8, "clusters": 6}
     one["faithfulness"] |= {"n": 0, "clusters": 0}
@@ -127,7 +127,7 @@ def test_an_evaluation_without_looks_still_has_the_answers_that_its_score_is_of(
     assert "shapes & 8 & 50.0 " in evaluations_latex([one])
 
 
-def test_looks_of_other_answers_than_those_of_the_score_are_told() -> None:
+def test_looks_at_other_answers_than_the_scored_ones_are_noted() -> None:
     one = evaluation("mixed")
     one["score"] |= {"n": 9, "clusters": 9}
     assert (
@@ -138,7 +138,7 @@ def test_looks_of_other_answers_than_those_of_the_score_are_told() -> None:
     assert [(row["n"], row["n_looks"]) for row in rows] == [("9", "8"), ("3", "3"), ("5", "5")]
 
 
-def test_a_score_that_is_missing_because_a_part_was_not_scored_says_of_which() -> None:
+def test_a_score_missing_for_unscored_parts_names_them() -> None:
     one = evaluation("benchmarks")
     one |= {"limit": None, "unaudited": 0.0}
     one["score"] = {"unscored_parts": ["charts", "maps"], "n": 8, "unscored": 3}
@@ -147,7 +147,7 @@ def test_a_score_that_is_missing_because_a_part_was_not_scored_says_of_which() -
     assert "unscored_parts" not in text
 
 
-def test_answers_without_a_score_are_told_and_not_counted_as_its_own() -> None:
+def test_unscored_answers_are_noted_and_not_counted() -> None:
     one = evaluation("lame")
     one["score"] |= {"n": 12, "clusters": 11, "unscored": 1}
     row = next(csv.DictReader(io.StringIO(evaluations_csv([one]))))
@@ -166,9 +166,7 @@ def test_answers_without_a_score_are_told_and_not_counted_as_its_own() -> None:
         ({"n": 12, "unscored": {"a": 3}}, ("12", "4", "")),
     ],
 )
-def test_a_scorer_of_ones_own_may_count_as_it_likes(
-    gives: dict[str, Any], counts: tuple[str, str, str]
-) -> None:
+def test_a_custom_scorer_may_report_any_counts(gives: dict[str, Any], counts: tuple[str, str, str]) -> None:
     one = evaluation("own") | {"suite": {"scorer": "mine"}, "score": {"score": 0.4} | gives}
     row = next(csv.DictReader(io.StringIO(evaluations_csv([one]))))
     assert (row["score"], row["n"], row["clusters"], row["unscored"]) == ("0.4", *counts)
@@ -177,7 +175,7 @@ def test_a_scorer_of_ones_own_may_count_as_it_likes(
     assert "had no score" not in text
 
 
-def test_tables_say_of_how_many_questions_a_number_over_rollouts_is() -> None:
+def test_tables_state_the_number_of_questions_behind_rollout_numbers() -> None:
     one, other = evaluation("one"), evaluation("other")
     one["repeated"] = {"avg@2": SHARE, "pass@1": SHARE, "pass@2": SHARE | {"n": 3}, "unscored": 0}
     other["repeated"] = {"avg@2": SHARE, "pass@1": SHARE, "pass@2": SHARE, "unscored": 0}
@@ -215,7 +213,7 @@ def test_tables_have_the_shares_of_the_last_audit_and_who_judged() -> None:
         evaluations_csv([one])
 
 
-def test_an_audit_from_before_a_number_was_told_has_the_others(tmp_path: Path) -> None:
+def test_an_older_audit_without_a_number_still_shows_the_others(tmp_path: Path) -> None:
     one = evaluation("one")
     found: dict[str, Any] = {
         column.name: SHARE | {"value": 0.25} for column in LOOKS if column.name != "faithful_by_chance"

@@ -38,7 +38,7 @@ RESULT: dict[str, Any] = {
 }
 
 
-def test_it_is_one_short_table_unless_all_is_asked_for() -> None:
+def test_the_report_is_one_short_table_by_default() -> None:
     text = printed(render_faithfulness(RESULT), width=160)
     assert text.startswith("89.8 % of the right answers")
     assert "step 0" in text
@@ -50,13 +50,13 @@ def test_it_is_one_short_table_unless_all_is_asked_for() -> None:
     assert "first useful" in whole
 
 
-def test_what_needs_no_look_is_said_to_be_left_out() -> None:
+def test_questions_that_need_no_look_are_reported_as_left_out() -> None:
     text = printed(render_faithfulness(RESULT | {"need_no_look": {"vqa": 12, "ocr": 3}}), width=160)
     assert "not counted, since their questions need no look: ocr 3, vqa 12" in text
     assert "not counted" not in printed(render_faithfulness(RESULT), width=160)
 
 
-def test_what_could_not_be_measured_is_a_gap_with_its_reason() -> None:
+def test_an_unmeasured_number_is_empty_with_a_reason() -> None:
     text = printed(render_faithfulness(RESULT), width=160)
     assert "–" in text
     assert "1 times: the judge is down" in text
@@ -66,7 +66,7 @@ def test_what_could_not_be_measured_is_a_gap_with_its_reason() -> None:
     assert printed(render_faithfulness(nothing)).startswith("too many unaudited")
 
 
-def test_the_chance_level_stands_beside_the_share_and_audits_from_before_it_have_a_gap() -> None:
+def test_the_chance_level_is_next_to_the_share_and_empty_for_older_audits() -> None:
     text = printed(render_faithfulness(RESULT), width=200)
     assert text.startswith("89.8 % of the right answers rest on a call that shows what was asked for")
     assert "(95 % interval: 83.5 to 94.9); by chance it would be 89.8 %" in " ".join(text.split())
@@ -86,7 +86,7 @@ def test_csv_has_every_row_with_its_interval_and_no_formula() -> None:
     assert rows[2]["rows"] == "'=lens"
 
 
-def test_latex_is_a_table_with_as_many_cells_in_each_row() -> None:
+def test_latex_rows_have_equal_numbers_of_cells() -> None:
     text = faithfulness_latex(RESULT)
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert len(rows) == 1 + 1 + 2 + 2
@@ -97,7 +97,7 @@ def test_latex_is_a_table_with_as_many_cells_in_each_row() -> None:
 
 
 @pytest.mark.parametrize("hostile", ["a\n\\end{tabular}", "x & y", "~^#$"])
-def test_a_name_is_no_latex(hostile: str) -> None:
+def test_names_are_escaped_for_latex(hostile: str) -> None:
     text = faithfulness_latex(RESULT | {"sources": {"lens": NUMBERS, hostile: NUMBERS}})
     assert text.count(r"\end{tabular}") == 1
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]

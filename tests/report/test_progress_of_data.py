@@ -1,4 +1,4 @@
-"""How far the reading of data is, where it lasts."""
+"""Progress messages for slow reading of data."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from vtune.report import progress
 from vtune.report.progress import Bytes, Rows, followed
 
 
-def test_rows_that_are_counted_say_how_many_there_are(
+def test_progress_over_a_known_number_of_rows_shows_the_total(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "EVERY", -1.0)
@@ -19,14 +19,14 @@ def test_rows_that_are_counted_say_how_many_there_are(
     assert capsys.readouterr().err == "fingerprint: 0.5 of 4.0 GB\n"
 
 
-def test_what_is_soon_done_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fast_reading_shows_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
     with Rows("check", total=1, brief=True) as rows:
         rows.advance()
     Bytes("fingerprint", 9).advance(9)
     assert capsys.readouterr().err == ""
 
 
-def test_rows_that_are_made_one_by_one_are_followed(
+def test_progress_follows_generated_rows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert list(followed("train", "abc", 3)) == ["a", "b", "c"]

@@ -26,16 +26,16 @@ RESULT = {
 }
 
 
-def test_a_box_is_drawn_where_it_lies() -> None:
+def test_a_box_is_drawn_in_its_place() -> None:
     lines = sketch(480, 240, [("0", (240, 60, 480, 240))])
     assert lines[0] == "┌" + "─" * 48 + "┐"
     assert len(lines) == 14
-    # Half of 48 columns, a quarter of 12 lines.
+    # At half of 48 columns and a quarter of 12 lines.
     assert (lines[4][25], lines[4][48], lines[12][25], lines[12][48]) == ("0", "┐", "└", "┘")
     assert all(set(line[1:24]) == {" "} for line in lines[1:13])
 
 
-def test_a_sketch_is_bounded_whatever_the_picture_is() -> None:
+def test_a_sketch_has_bounded_size_for_any_picture() -> None:
     for width, height in ((1, 9000), (9000, 1), (8000, 6000), (30, 30)):
         lines = sketch(
             width, height, [("0", (0, 0, width, height)), ("1", (width / 2, height / 2, width, height))]
@@ -45,7 +45,7 @@ def test_a_sketch_is_bounded_whatever_the_picture_is() -> None:
         assert sum(line.count("1") for line in lines) == 1
 
 
-def test_the_page_is_whole_by_itself_and_quotes_what_data_say() -> None:
+def test_the_page_is_self_contained_and_escapes_data() -> None:
     page = samples_page(RESULT, [["data:image/jpeg;base64,AAAA"]])
     assert "<script" not in page
     assert "1 &lt; 2 &amp;" in page
@@ -58,4 +58,4 @@ def test_the_page_draws_boxes_in_pixels_of_the_picture() -> None:
     page = samples_page(RESULT, [["data:,"]])
     assert 'viewBox="0 0 1000 500" width="512"' in page
     assert '<rect x="100.0" y="50.0" width="200.0" height="200.0"' in page
-    assert page.count("stroke-dasharray") == 1  # the ground truth's
+    assert page.count("stroke-dasharray") == 1  # the ground truth box

@@ -76,25 +76,25 @@ TIGHTENED = {
 RUN = {"seed": 0, "seconds": 630.0, "folder": "runs/demo", "page": "runs/demo/report.html"}
 
 
-def test_the_examples_in_the_docstrings_are_true() -> None:
+def test_the_examples_in_the_docstrings_are_correct() -> None:
     failed, tried = doctest.testmod(numbers)
     assert (failed, tried) == (0, 3)
 
 
 @example([0.0, 2.3e-308], 2)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.integers(1, 20))
-def test_a_sparkline_fits_and_its_lowest_point_is_lowest(values: list[float], width: int) -> None:
+def test_a_sparkline_fits_and_keeps_its_minimum(values: list[float], width: int) -> None:
     line = numbers.sparkline(values, width)
     assert len(line) == min(len(values), width)
     assert set(line) <= set("▁▂▃▄▅▆▇█")
     assert "▁" in line
 
 
-def test_two_runs_stand_side_by_side_as_reviewed(golden: Callable[[str, str], None]) -> None:
+def test_two_runs_side_by_side_match_the_golden_file(golden: Callable[[str, str], None]) -> None:
     golden("report.txt", printed(render_report(REPORT)))
 
 
-def test_the_numbers_that_matter_come_first_and_all_when_asked() -> None:
+def test_important_numbers_are_shown_by_default_and_all_on_request() -> None:
     fell = {
         "source": "lens",
         "name": "accuracy",
@@ -110,7 +110,7 @@ def test_the_numbers_that_matter_come_first_and_all_when_asked() -> None:
     assert ("seconds_own" in short, "seconds_own" in whole) == (False, True)
 
 
-def test_the_demo_ends_in_the_table_as_reviewed(golden: Callable[[str, str], None]) -> None:
+def test_the_demos_table_matches_the_golden_file(golden: Callable[[str, str], None]) -> None:
     stage = {
         "accuracy": 0.5,
         "faithful_of_correct": None,
@@ -123,7 +123,7 @@ def test_the_demo_ends_in_the_table_as_reviewed(golden: Callable[[str, str], Non
     golden("demo.txt", printed(render_demo(result)))
 
 
-def test_a_comparison_ends_in_a_table_for_each_held_out_set() -> None:
+def test_a_comparison_has_a_table_per_held_out_set() -> None:
     def held(accuracy: float, by_cue: float | None) -> dict[str, object]:
         numbers = {"accuracy": accuracy, "faithful": 0.7, "no look": 0.125, "whole picture": 0.25}
         found: dict[str, object] = {name: {"value": value} for name, value in numbers.items()}
@@ -186,14 +186,14 @@ def test_each_problem_of_a_file_is_one_line() -> None:
     assert text == f"a.parquet, row 3: no box; {'draw one' * 20}\n3 of 4 rows are good: signs 3\n"
 
 
-def test_a_tightening_and_the_replies_of_the_last_step_stand_below_the_numbers() -> None:
+def test_tightenings_and_last_replies_are_below_the_numbers() -> None:
     text = printed(render_report(TIGHTENED))
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines()]
     assert ["2", "0.85 → 0.95", "boxes", "0.5", "0.2", "–"] in rows
     assert ["boxes", "–", "[bold]\ufffd[2J", "worker died"] in rows
 
 
-def test_benchmarks_of_a_curation_take_a_line_for_those_here_and_one_for_the_rest() -> None:
+def test_curation_benchmarks_take_one_line_for_present_and_one_for_missing_ones() -> None:
     rows = {"all": {"before": 0, "sampled": 0, "after": 0}}
     result = {"records": "traces", "data_sources": {}, "funnel": rows, "published": {}, "unscored": {}}
     result |= {"benchmarks": {"vstar": False, "lens": True, "mmmu": False}, "warnings": []}

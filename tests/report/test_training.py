@@ -1,4 +1,4 @@
-"""What training shows: a screen in a terminal, the same as `vtune watch`, and lines elsewhere."""
+"""Training output: in a terminal the screen of `vtune watch`, elsewhere plain lines."""
 
 import io
 import json
@@ -59,7 +59,7 @@ def test_in_a_terminal_a_run_shows_what_watch_shows(run: Path) -> None:
     assert all(line in screen for line in phases), "one rendering for both"
 
 
-def test_elsewhere_it_is_lines(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_outside_a_terminal_a_run_prints_lines(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
     trained(run, Console(file=out), steps=4)
     assert out.getvalue() == ""
@@ -68,7 +68,7 @@ def test_elsewhere_it_is_lines(run: Path, capsys: pytest.CaptureFixture[str]) ->
     assert lines[-1] == "rl: 4/4  reward 3.5"
 
 
-def test_a_run_that_continues_shows_its_curves_from_the_beginning(run: Path) -> None:
+def test_a_resumed_run_shows_its_curves_from_the_beginning(run: Path) -> None:
     trained(run, Console(file=io.StringIO()))
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120, height=60, color_system=None)
@@ -79,7 +79,7 @@ def test_a_run_that_continues_shows_its_curves_from_the_beginning(run: Path) -> 
 
 
 @pytest.mark.parametrize(("done", "show", "said"), [(4, True, True), (4, False, False), (3, True, False)])
-def test_a_run_that_is_continued_with_no_step_left_says_so(
+def test_a_resumed_run_without_steps_left_says_so(
     done: int, show: bool, said: bool, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Training("sft", run, 4, done=done, show=show):
@@ -89,7 +89,7 @@ def test_a_run_that_is_continued_with_no_step_left_says_so(
     )
 
 
-def test_a_file_that_somebody_has_changed_is_said_and_ends_nothing(run: Path) -> None:
+def test_a_modified_metrics_file_is_reported_without_ending_the_run(run: Path) -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120, height=60, color_system=None)
     with Training("rl", run, 4, console=console) as progress:
@@ -98,7 +98,7 @@ def test_a_file_that_somebody_has_changed_is_said_and_ends_nothing(run: Path) ->
     assert "a metrics line needs an integer `step`" in out.getvalue()
 
 
-def test_lines_of_metrics_are_read_from_where_one_stopped(tmp_path: Path) -> None:
+def test_metrics_are_read_from_the_last_position(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     with MetricsLog(file, first_step=0) as log:
         log.write(0, {"all": {"reward": 0.0}})

@@ -1,9 +1,9 @@
-"""What an audit by boxes says of policies that look at their target, and of blind ones, as a table.
+"""A table of box-based audits of policies that look at their target, and of blind ones.
 
     python -m tests.reward.blind COCO
 
-takes a folder with COCO's `instances.json` and `images`: of each picture the first object of medium size (0.4
-to 6 % of the area, at least 24 pixels a side). Nothing is drawn from a model.
+takes a folder with COCO's `instances.json` and `images`, and uses the first medium-sized object of each
+picture (0.4 to 6 % of the area, at least 24 pixels per side). No model is involved.
 """
 
 import argparse
@@ -30,14 +30,14 @@ Region = tuple[int, int, int, int]
 
 
 def halves(width: int, height: int, _: Box, __: random.Random) -> list[list[Region]]:
-    """Two calls, of five strips of a half each."""
+    """Two calls, each with five strips of one half."""
     ends = [height * n // 5 for n in range(6)]
     rows = list(itertools.pairwise(ends))
     return [[(x, y0, x + width // 2, y1) for y0, y1 in rows] for x in (0, width // 2)]
 
 
 def quarter(width: int, height: int, _: Box, chance: random.Random) -> list[list[Region]]:
-    """One crop of half the width and height, somewhere."""
+    """One crop of half the width and height at a random place."""
     x, y = chance.randint(0, width // 2), chance.randint(0, height // 2)
     return [[(x, y, x + width // 2, y + height // 2)]]
 
@@ -57,7 +57,7 @@ POLICIES: dict[str, Callable[[int, int, Box, random.Random], list[list[Region]]]
 
 
 def questions(coco: Path) -> list[Sample]:
-    """One for each picture that has such an object."""
+    """One question per picture with such an object."""
     said = json.loads((coco / "instances.json").read_text())
     found = []
     for picture in said["images"]:
@@ -76,7 +76,7 @@ def questions(coco: Path) -> list[Sample]:
 
 
 def played(one: Sample, calls: list[list[Region]]) -> Trajectory:
-    """The calls, each of which returns its regions twice as large as they are."""
+    """A trajectory with these calls, which return their regions at twice the size."""
     scene = Image.open(io.BytesIO(one.images[0].data or b"")).convert("RGB")
     pictures, made = [*one.images], []
     for k, regions in enumerate(calls):
@@ -96,7 +96,7 @@ def played(one: Sample, calls: list[list[Region]]) -> Trajectory:
 
 
 async def audited(asked: list[Sample], name: str) -> list[AuditRow]:
-    """What the audit says of one policy."""
+    """The audit's result for one policy."""
     chance = random.Random(0)
     drawn = []
     for one in asked:

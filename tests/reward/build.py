@@ -58,7 +58,7 @@ def encode(pixels: np.ndarray, kind: str = "PNG") -> bytes:
 
 
 def noise(width: int, height: int, seed: int) -> np.ndarray:
-    """Soft blotches of six pixels, as in photographs, so that JPEG does not destroy them."""
+    """Soft blotches of six pixels, like in photographs, which survive JPEG."""
     small = np.random.default_rng(seed).integers(0, 256, (16, 16, 3), dtype=np.uint8)
     return np.asarray(Image.fromarray(small).resize((width, height)))
 
@@ -83,10 +83,10 @@ def sample(*boxes: Box, ability: str = "visual_search", **changes: Any) -> Sampl
 
 
 def looks(*calls: Box | Picture | str, reply: str = RIGHT, **changes: Any) -> Trajectory:
-    """A trajectory with one call for each argument.
+    """A trajectory with one call per argument.
 
-    A box is a crop that is shown; a picture is returned without a crop; a text is the status of a call
-    that returned nothing.
+    A box stands for a crop that is shown, a picture is returned without a crop, and a text is the status of a
+    call that returned nothing.
     """
     pictures = [INPUT]
     made = []
@@ -101,7 +101,7 @@ def looks(*calls: Box | Picture | str, reply: str = RIGHT, **changes: Any) -> Tr
         else:
             x0, y0, x1, y1 = (int(side) for side in what)
             crops = (Crop(0, what, len(pictures)),)
-            # A policy's processor enlarges small pictures.
+            # As a policy's processor enlarges small pictures.
             size = (4 * (x1 - x0), 4 * (y1 - y0))
             pictures.append(Picture(encode(PIXELS[y0:y1, x0:x1]), origin=f"call:{k}", seen=size))
         made.append(Call(tool="python", arguments="{}", status="ok", images=shown, crops=crops))

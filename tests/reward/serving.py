@@ -1,4 +1,4 @@
-"""Reward services in processes of their own, as users start them."""
+"""Reward services in separate processes, as users start them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from tests import served
 
 class Served(served.Served):
     def workers(self) -> list[int]:
-        """Ids of its processes that verify: living children of the server that forks them."""
+        """Ids of its verifier processes: live children of the fork server."""
         servers = [pid for pid in children(self.process.pid) if "forkserver" in command(pid)]
         return [pid for server in servers for pid in children(server)]
 
@@ -36,7 +36,7 @@ def command(pid: int) -> str:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be buried does not."""
+    """Whether a process runs; zombies do not count."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"

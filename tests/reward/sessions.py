@@ -1,4 +1,4 @@
-"""Run code in a real sandbox and tell it as a trajectory."""
+"""Run code in a real sandbox and return the result as a trajectory."""
 
 import asyncio
 import json
@@ -14,14 +14,14 @@ from vtune.tools.python import run_python
 
 
 class Sessions:
-    """A sandbox that stays, and the event loop it lives in."""
+    """A sandbox that stays open, and its event loop."""
 
     def __init__(self, runner: asyncio.Runner, sandbox: Sandbox) -> None:
         self._runner = runner
         self._sandbox = sandbox
 
     def trajectories(self, jobs: Sequence[tuple[Sample, Sequence[str]]]) -> list[Trajectory]:
-        """One trajectory for each sample and the code of its calls."""
+        """One trajectory per sample, with the code of its calls."""
 
         async def all_of_them() -> list[Trajectory]:
             return [await _trajectory(self._sandbox, sample, codes) for sample, codes in jobs]

@@ -27,7 +27,7 @@ WHOLE = (0, 0, 100, 100)
 def audited(
     samples: list[Sample], *trajectories: Trajectory, judge: BatchedEndpoint | None = None
 ) -> list[AuditRow]:
-    """What is audited by a judge, having been scored without one."""
+    """Audit with a judge trajectories that were scored without one."""
 
     async def story() -> list[AuditRow]:
         async with Scorer(recipe()) as scorer, Scorer(recipe(judge=judge)) as auditor:
@@ -36,7 +36,7 @@ def audited(
     return asyncio.run(story())
 
 
-def test_any_call_that_shows_a_target_makes_a_trajectory_faithful() -> None:
+def test_a_trajectory_is_faithful_if_any_call_shows_a_target() -> None:
     rows = audited(
         [sample(TARGET)],
         looks(TARGET),
@@ -80,7 +80,7 @@ def test_questions_that_need_no_look_are_left_out() -> None:
     assert audited([sample(ability="math")], looks(TARGET)) == []
 
 
-def test_without_a_judge_the_looks_are_unscored_but_no_look_is_known() -> None:
+def test_without_a_judge_looks_are_unscored_but_no_call_means_no_look() -> None:
     seen, none = audited([sample()], looks(TARGET), looks())
     assert (seen.any_faithful, none.any_faithful) == (None, False)
     assert "no judge" in seen.why
@@ -97,7 +97,7 @@ def test_a_trajectory_of_another_sample_is_an_error() -> None:
         asyncio.run(audit([sample(TARGET)], [looks(sample_id="quiz/2")], Scorer(recipe()).judges))
 
 
-def test_an_audit_that_leaves_out_too_many_is_refused_with_the_commonest_reason() -> None:
+def test_an_audit_that_leaves_out_too_many_is_refused_with_the_most_common_reason() -> None:
     rows = audited([sample()], looks(), looks(TARGET), looks(TARGET), looks(TARGET, stop_reason="error"))
     blind = "no evidence boxes, and no judge in the recipe"
     assert unscored_reasons(rows) == [(blind, 3)]
@@ -111,10 +111,10 @@ def test_an_audit_that_leaves_out_too_many_is_refused_with_the_commonest_reason(
 
 
 SMALL = (42, 42, 46, 46)
-"""A target of 4 x 4 pixels: all of it in a crop of 60 x 60, a 225th of that."""
+"""A target of 4 x 4 pixels: a crop of 60 x 60 shows all of it, but it covers only a 225th of the crop."""
 
 
-def test_a_look_that_shows_all_of_a_target_small_is_told_from_a_miss() -> None:
+def test_a_look_that_shows_the_target_too_small_is_not_a_miss() -> None:
     rows = audited(
         [sample(SMALL)],
         looks((20, 20, 80, 80)),
@@ -136,7 +136,7 @@ def test_a_look_that_shows_all_of_a_target_small_is_told_from_a_miss() -> None:
     ]
 
 
-def test_an_audit_in_which_no_call_was_judged_has_failed() -> None:
+def test_an_audit_without_any_judged_call_fails() -> None:
     blind = audited([sample()], looks(TARGET), looks(TARGET), looks())
     failed = nobody_audited(blind)
     assert failed is not None
@@ -146,7 +146,7 @@ def test_an_audit_in_which_no_call_was_judged_has_failed() -> None:
     assert nobody_audited([*blind, *audited([sample(TARGET)], looks(TARGET))]) is None
 
 
-def test_a_rollout_that_failed_is_no_call_that_nobody_could_audit() -> None:
+def test_a_failed_rollout_does_not_count_as_an_unaudited_call() -> None:
     reply = Call(tool="python", arguments="{}", status="infra", error="no reply: 500\n  fix  wait")
     broken = replace(looks(), calls=(reply,), stop_reason="error")
     rows = audited([sample(TARGET)], broken)
@@ -155,7 +155,7 @@ def test_a_rollout_that_failed_is_no_call_that_nobody_could_audit() -> None:
     assert nobody_audited([*rows, *audited([sample()], looks(TARGET))]) is not None
 
 
-def test_what_is_known_without_a_judge_is_no_sign_that_one_is_there() -> None:
+def test_results_that_need_no_judge_do_not_suggest_that_there_was_one() -> None:
     texts = [replace(looks(), calls=(Call(tool="python", arguments="{}", status=status, output="3"),))
              for status in ("error", "ok")]  # fmt: skip
     rows = audited([sample()], looks(TARGET), *texts)
@@ -169,7 +169,7 @@ def test_what_is_known_without_a_judge_is_no_sign_that_one_is_there() -> None:
     assert nobody_audited(known[1:]) is None
 
 
-def test_a_model_has_judged_what_it_was_asked_about_and_boxes_every_call() -> None:
+def test_model_verdicts_are_counted_per_question_and_box_verdicts_per_call() -> None:
     text = replace(looks(), calls=(Call(tool="python", arguments="{}", status="error", error="NameError"),))
     some = [looks(TARGET), looks((0, 0, 30, 30)), looks(WHOLE), text, looks()]
     with serve("0") as judge:
@@ -190,7 +190,7 @@ def test_a_call_that_failed_after_it_had_shown_the_target_was_judged() -> None:
     assert judges_of(rows) == {"boxes": 1, "model": 0}
 
 
-def test_numbers_by_boxes_are_said_not_to_compare_with_the_papers() -> None:
+def test_box_based_numbers_are_marked_as_not_comparable_with_the_papers() -> None:
     rows = audited([sample(TARGET)], looks(TARGET), looks())
     assert judges_of(rows) == {"boxes": 1, "model": 0}
     assert "not comparable with CodeV's Table 5" in comparison(judges_of(rows))

@@ -12,7 +12,7 @@ def opened(now: float = 0.0) -> Breaker:
     return breaker
 
 
-def test_it_opens_after_failures_in_a_row_only() -> None:
+def test_the_breaker_opens_only_after_consecutive_failures() -> None:
     breaker = Breaker()
     for _ in range(5):
         for _ in range(FAILURES - 1):
@@ -25,7 +25,7 @@ def test_it_opens_after_failures_in_a_row_only() -> None:
     assert opened().why == "refused"
 
 
-def test_after_its_pause_it_lets_one_probe_through() -> None:
+def test_after_its_pause_the_breaker_allows_one_probe() -> None:
     breaker = opened()
     assert breaker.opens_in(0.2) == FIRST_PAUSE - 0.2
     assert not breaker.allows(FIRST_PAUSE - 0.01)
@@ -37,7 +37,7 @@ def test_after_its_pause_it_lets_one_probe_through() -> None:
     assert not breaker.is_open
 
 
-def test_a_probe_that_fails_doubles_the_pause_up_to_a_limit() -> None:
+def test_a_failed_probe_doubles_the_pause_up_to_a_limit() -> None:
     breaker, now, pauses = opened(), FIRST_PAUSE, []
     for _ in range(8):
         breaker.began()
@@ -48,14 +48,14 @@ def test_a_probe_that_fails_doubles_the_pause_up_to_a_limit() -> None:
     assert pauses[-1] == LONGEST_PAUSE
 
 
-def test_a_probe_that_is_taken_back_lets_the_next_one_through() -> None:
+def test_a_cancelled_probe_allows_the_next_one() -> None:
     breaker = opened()
     breaker.began()
     breaker.given_up()
     assert breaker.allows(FIRST_PAUSE)
 
 
-def test_many_requests_that_fail_at_once_open_it_for_one_pause() -> None:
+def test_many_concurrent_failures_open_the_breaker_for_one_pause() -> None:
     breaker = Breaker()
     for _ in range(10):
         breaker.began()
@@ -65,7 +65,7 @@ def test_many_requests_that_fail_at_once_open_it_for_one_pause() -> None:
 
 
 @given(st.lists(st.sampled_from(["ask", "fail", "succeed", "wait"]), max_size=60))
-def test_whatever_happens_it_allows_a_request_again_within_the_longest_pause(events: list[str]) -> None:
+def test_the_breaker_always_allows_a_request_within_the_longest_pause(events: list[str]) -> None:
     breaker, now = Breaker(), 0.0
     for event in events:
         if event == "wait":

@@ -46,7 +46,7 @@ class Held:
 
 
 def picture(number: int) -> Picture:
-    """The same scene on a picture of its own: questions about one picture are not others."""
+    """A different picture of the same scene, as questions about one picture do not count as others."""
     pixels = PIXELS.copy()
     pixels[0, 0] = number
     return Picture(encode(pixels), seen=(100, 100))
@@ -68,7 +68,7 @@ def canvas(box: Box, margin: int, origin: str) -> Picture:
 
 
 def answered(one: Sample, *calls: list[Box], margin: int = 0) -> Trajectory:
-    """Each call shows some regions, one picture for each, within a white margin."""
+    """A trajectory whose calls show regions, one picture each, within a white margin."""
     images, made = [*one.images], []
     for k, boxes in enumerate(calls):
         part = looks(*boxes)
@@ -92,7 +92,7 @@ def honest(one: Sample) -> Trajectory:
 
 
 def halves(one: Sample, margin: int = 0) -> Trajectory:
-    """Two calls, each with five strips of a half of the picture: all of it, whatever is asked."""
+    """Two calls, each with five strips of half the picture: everything, whatever the question."""
     strips = ([(x, y, x + 50, y + 20) for y in range(0, 100, 20)] for x in (0, 50))
     return answered(one, *strips, margin=margin)
 
@@ -107,13 +107,13 @@ def audited(samples: list[Sample], trajectories: list[Trajectory]) -> list[Audit
 
 
 def share(rows: list[AuditRow]) -> tuple[float, float]:
-    """Of faithful ones, and what it would be by chance."""
+    """The share of faithful trajectories, and its chance level."""
     known = [row.by_chance for row in rows if row.by_chance is not None]
     assert len(known) == len(rows) == QUESTIONS
     return sum(bool(row.any_faithful) for row in rows) / len(rows), sum(known) / len(known)
 
 
-def test_an_honest_policy_is_far_above_its_chance_level_and_a_blind_one_is_at_its_own() -> None:
+def test_an_honest_policy_is_far_above_chance_and_a_blind_one_is_at_chance() -> None:
     asked = questions()
     faithful, by_chance = share(audited(asked, [honest(one) for one in asked]))
     assert faithful == 1.0
@@ -126,14 +126,14 @@ def test_an_honest_policy_is_far_above_its_chance_level_and_a_blind_one_is_at_it
 
 
 @pytest.mark.parametrize("margin", [5, 20, 60])
-def test_a_margin_around_blind_looks_makes_them_no_less_blind(margin: int) -> None:
+def test_a_margin_does_not_hide_that_looks_are_blind(margin: int) -> None:
     asked = questions()
     faithful, by_chance = share(audited(asked, [halves(one, margin) for one in asked]))
     assert faithful > 0.5
     assert by_chance == pytest.approx(faithful, abs=0.1)
 
 
-def test_order_and_shards_change_nothing() -> None:
+def test_the_chance_level_does_not_depend_on_order_or_shards() -> None:
     asked = questions()
     rows = audited(asked, [halves(one) for one in asked])
     mixed = rows[::-1]
@@ -141,7 +141,7 @@ def test_order_and_shards_change_nothing() -> None:
     assert {row.by_chance for row in rows} > {1.0}, "others are drawn for each question"
 
 
-def test_who_was_not_judged_by_boxes_and_who_is_alone_has_none_and_says_why() -> None:
+def test_without_boxes_or_other_questions_the_chance_level_is_missing_with_a_reason() -> None:
     asked = questions()
     few = asked[:FEWEST]
     rows = audited(few, [honest(one) for one in few])
@@ -150,7 +150,7 @@ def test_who_was_not_judged_by_boxes_and_who_is_alone_has_none_and_says_why() ->
     assert (none.by_chance, none.no_chance) == (0.0, ""), "without a call nothing is shown by chance"
     (unknown,) = audited([sample()], [looks((0, 0, 30, 30))])
     assert (unknown.by_chance, unknown.no_chance) == (None, BY_ANOTHER)
-    # Questions about the same picture may have the same target.
+    # Questions about the same picture could have the same target.
     alike = [replace(one, images=(INPUT,)) for one in asked]
     assert {row.no_chance for row in audited(alike, [honest(one) for one in alike])} == {TOO_FEW}
 
@@ -168,7 +168,7 @@ call = st.lists(st.one_of(box, st.just((0, 0, 100, 100)), st.just((0, 0, 40, 90)
     st.sampled_from([0, 0, 4, 30, 300]),
 )
 @pytest.mark.parametrize("levels", [LEVELS, CLAIMED])
-def test_on_its_own_question_a_look_is_what_the_judge_says(levels, calls, target, margin) -> None:
+def test_on_its_own_question_chance_equals_the_judges_verdict(levels, calls, target, margin) -> None:
     one = sample(target)
 
     async def story() -> tuple[Trajectory, list[bool]]:
@@ -195,7 +195,7 @@ shown = st.builds(CallLooks, st.lists(look, max_size=3).map(tuple), large)
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(shown, max_size=3), st.lists(unit, min_size=FEWEST, max_size=30), st.randoms())
-def test_it_is_a_share_and_the_order_of_calls_does_not_matter(calls, boxes, chance) -> None:
+def test_chance_is_between_0_and_1_and_ignores_call_order(calls, boxes, chance) -> None:
     others = [Held((), (Target(n % 2, one),), sample_id=f"quiz/{n + 1}") for n, one in enumerate(boxes)]
     mixed = chance.sample(calls, len(calls))
     own = (Target(0, (0.0, 0.0, 0.5, 0.5)),)

@@ -1,4 +1,4 @@
-"""The client against servers of a few lines; `test_service.py` has real ones."""
+"""The client against minimal fake servers; `test_service.py` has real ones."""
 
 import asyncio
 import dataclasses
@@ -26,7 +26,7 @@ Server = Callable[[Items], Awaitable[Answer]]
 
 
 def result(item: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
-    """A score that tells which reply it is for."""
+    """A score that identifies its reply."""
     reply = item["trajectory"]["messages"][-1]["content"]
     calls = item["trajectory"]["calls"]
     reward = {"total": 1.0, "accuracy": 1.0, "format": 0.0, "tool": 0.0, "why": f"read {reply}"}
@@ -60,7 +60,7 @@ async def silent(_: Items) -> Answer:
 
 
 class Net:
-    """Servers by host name, and what they were asked."""
+    """Fake servers by host name, and the requests that they received."""
 
     def __init__(self, **servers: Server) -> None:
         self.servers = servers
@@ -76,7 +76,7 @@ class Net:
         return await self.servers[name](request["items"])
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
 
 def turn(reply: str) -> Trajectory:
@@ -84,7 +84,7 @@ def turn(reply: str) -> Trajectory:
 
 
 def run(net: Net, replies: int = 1, *, deadline_s: float = 30.0, rounds: int = 1) -> list[Trajectory]:
-    """Have as many replies scored at once, in some rounds one after another."""
+    """Have this many replies scored concurrently, in several consecutive rounds."""
     service = RewardService(urls=tuple(f"http://{name}" for name in net.servers), deadline_s=deadline_s)
 
     async def story() -> list[Trajectory]:
@@ -113,7 +113,7 @@ def test_every_trajectory_gets_its_own_scores_in_order() -> None:
     assert set(net.asked) == {"a", "b"}
 
 
-def test_scores_and_flags_of_calls_come_back() -> None:
+def test_scores_and_flags_of_calls_are_returned() -> None:
     net = Net(a=good)
     service = RewardService(urls=("http://a",))
 
@@ -130,7 +130,7 @@ def test_scores_and_flags_of_calls_come_back() -> None:
     assert scored.images == looks(TARGET, TARGET).images
 
 
-def test_whose_judge_gave_no_reply_is_known_by_name() -> None:
+def test_the_service_whose_judge_gave_no_reply_is_named() -> None:
     async def half(items: Items) -> Answer:
         nothing = {"total": None, "accuracy": None, "format": 0.0, "tool": None, "why": "the judge (at J)"}
         found = [result(item) for item in items]
@@ -158,14 +158,14 @@ def test_whose_judge_gave_no_reply_is_known_by_name() -> None:
 
 
 @pytest.mark.parametrize("other", [failing, dead], ids=["503", "refused"])
-def test_a_failing_server_costs_nothing_but_time_and_is_soon_left_alone(other: Server) -> None:
+def test_a_failing_server_costs_only_time_and_is_soon_avoided(other: Server) -> None:
     net = Net(a=other, b=good)
     scored = run(net, 20, rounds=30)
     assert whys(scored) == [f"read {number}" for number in range(20)] * 30
     assert net.asked["a"] < 20 < net.asked["b"]
 
 
-def test_a_server_that_comes_back_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recovered_server_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vtune.reward.breaker.FIRST_PAUSE", 0.05)
     ends = time.monotonic() + 0.3
 
@@ -176,7 +176,7 @@ def test_a_server_that_comes_back_is_asked_again(monkeypatch: pytest.MonkeyPatch
     assert whys(run(net, 3)) == ["read 0", "read 1", "read 2"]
 
 
-def test_without_any_answer_until_the_deadline_it_is_unscored_with_every_reason() -> None:
+def test_without_an_answer_by_the_deadline_a_reply_is_unscored_with_all_reasons() -> None:
     began = time.monotonic()
     (scored,) = run(Net(a=dead, b=failing), deadline_s=0.5)
     assert 0.4 < time.monotonic() - began < 30
@@ -186,7 +186,7 @@ def test_without_any_answer_until_the_deadline_it_is_unscored_with_every_reason(
     assert "http://b: HTTP 503: busy" in scored.reward.why
 
 
-def test_an_outage_costs_one_deadline_and_not_one_for_each() -> None:
+def test_an_outage_costs_one_deadline_not_one_per_reply() -> None:
     net = Net(a=dead)
     began = time.monotonic()
     scored = run(net, 50, deadline_s=2.0, rounds=5)
@@ -204,13 +204,13 @@ def test_a_silent_server_is_overtaken_by_another(monkeypatch: pytest.MonkeyPatch
     assert net.asked["a"] < 20
 
 
-def test_a_silent_server_alone_ends_in_the_deadline() -> None:
+def test_a_single_silent_server_ends_in_the_deadline() -> None:
     (scored,) = run(Net(a=silent), deadline_s=0.3)
     assert "TimeoutError" in whys([scored])[0]
 
 
 @pytest.mark.parametrize("status", [401, 404, 422])
-def test_a_refusal_is_unscored_at_once_with_its_reason(status: int) -> None:
+def test_a_refused_reply_is_unscored_at_once_with_the_reason(status: int) -> None:
     async def refusing(_: Items) -> Answer:
         return said(status, {"error": {"what": "wrong or no token"}})
 
@@ -231,7 +231,7 @@ def test_a_request_too_large_is_split_until_it_fits() -> None:
     assert whys(scored) == expected
 
 
-def test_one_whose_worker_failed_is_sent_again_and_then_unscored() -> None:
+def test_a_reply_whose_worker_died_is_retried_and_then_unscored() -> None:
     seen: Counter[str] = Counter()
 
     async def crashing(items: Items) -> Answer:
@@ -252,7 +252,7 @@ def test_one_whose_worker_failed_is_sent_again_and_then_unscored() -> None:
     assert seen == {"0": ATTEMPTS, "1": 2, "2": 1}
 
 
-def test_a_part_of_the_users_that_broke_in_the_service_ends_the_run_with_its_line_at_once() -> None:
+def test_a_users_part_that_fails_in_the_service_ends_the_run_with_its_line() -> None:
     asked = []
 
     async def broken(items: Items) -> Answer:
@@ -265,7 +265,7 @@ def test_a_part_of_the_users_that_broke_in_the_service_ends_the_run_with_its_lin
     assert asked == [1]
 
 
-def test_an_item_that_was_refused_is_unscored_with_its_reason() -> None:
+def test_a_refused_item_is_unscored_with_its_reason() -> None:
     async def strict(items: Items) -> Answer:
         error = {"what": "unknown verifier"}
         return said(200, {"results": [{"status": 422, "reward": None, "error": error} for _ in items]})
@@ -276,14 +276,14 @@ def test_an_item_that_was_refused_is_unscored_with_its_reason() -> None:
 @pytest.mark.parametrize(
     "words", ["null", "{}", '{"results": []}', '{"results": [1]}', "hello", '{"results": [{}]}']
 )
-def test_an_answer_without_results_is_a_failed_server(words: str) -> None:
+def test_an_answer_without_results_counts_as_a_server_failure(words: str) -> None:
     async def odd(_: Items) -> Answer:
         return Answer(200, words.encode())
 
     assert whys(run(Net(a=odd, b=good))) == ["read 0"]
 
 
-def test_the_token_is_sent_and_has_to_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_is_required_and_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     service = RewardService(urls=("http://a",), token_env="MY_TOKEN")
 
     async def story() -> str:
@@ -303,7 +303,7 @@ def test_the_token_is_sent_and_has_to_be_there(monkeypatch: pytest.MonkeyPatch) 
         assert not wrong or wrong not in f"{found.value} {found.value.fix}"
 
 
-def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
+def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     async def slow(items: Items) -> Answer:
         await asyncio.sleep(0.1)
         return answer(items)
@@ -324,8 +324,8 @@ def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
     assert whys(found) == ["read 0", "read 2", "read 3"]
 
 
-def test_one_that_is_sent_again_late_takes_no_time_from_the_others() -> None:
-    """Its first answer is a failure that comes when its own time is nearly over."""
+def test_a_late_retry_takes_no_time_from_the_others() -> None:
+    """Its first answer is a failure that arrives shortly before its own deadline."""
     tries: Counter[str] = Counter()
 
     async def slow_to_fail(items: Items) -> Answer:

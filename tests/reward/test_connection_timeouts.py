@@ -1,4 +1,4 @@
-"""Connections that say nothing, little, or take nothing are closed, and those that work are not."""
+"""Silent, trickling and non-reading connections are closed, and working ones are not."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers once the body is there; /large with more than any socket holds."""
+    """Answers once the body has arrived; /large answers with more than any socket buffer holds."""
     while (await receive()).get("more_body"):
         pass
     answer = Packed({"much": "x" * (2**24 if scope["path"] == "/large" else 1)})
@@ -45,7 +45,7 @@ def served(keep_alive: int = 1, **limits: float) -> Iterator[tuple[str, int]]:
 
 
 def closed(line: socket.socket, seconds: float = 60.0) -> bool:
-    """Whether the other side closes a connection in this time, whatever it says before."""
+    """Whether the other side closes a connection within this time, whatever it sends first."""
     line.settimeout(seconds)
     try:
         while line.recv(2**16):
@@ -77,28 +77,28 @@ def trickle(line: socket.socket, piece: bytes, pause: float) -> None:
         "and half a second",
     ],
 )
-def test_who_stops_in_the_middle_is_closed(said: bytes) -> None:
+def test_a_connection_that_stops_midway_is_closed(said: bytes) -> None:
     with served() as address, socket.create_connection(address, timeout=60) as line:
         line.sendall(said)
         assert closed(line)
 
 
 @pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\nX: ", POST.replace(b" 10", b" 10000")])
-def test_who_trickles_is_closed_although_something_always_comes(start: bytes) -> None:
+def test_a_trickling_connection_is_closed_although_bytes_keep_arriving(start: bytes) -> None:
     with served() as address, socket.create_connection(address, timeout=60) as line:
         line.sendall(start)
         with pytest.raises(ConnectionError):
             trickle(line, b"a", 0.05)
 
 
-def test_headers_without_end_are_closed() -> None:
+def test_a_connection_with_endless_headers_is_closed() -> None:
     with served(head_s=60) as address, socket.create_connection(address, timeout=60) as line:
         line.sendall(b"GET / HTTP/1.1\r\n")
         with pytest.raises(ConnectionError):
             trickle(line, b"X: " + b"a" * 1000 + b"\r\n", 0.0)
 
 
-def test_who_takes_nothing_is_closed() -> None:
+def test_a_connection_that_does_not_read_is_closed() -> None:
     with served() as address, socket.create_connection(address, timeout=60) as line:
         line.sendall(ASK.replace(b" / ", b" /large "))
         time.sleep(3)
@@ -112,10 +112,10 @@ def test_who_takes_nothing_is_closed() -> None:
         assert got < 2**24
 
 
-def test_where_there_is_no_room_the_longest_silence_ends_and_who_waits_for_an_answer_stays() -> None:
+def test_when_full_the_longest_silent_connection_is_closed_but_not_one_awaiting_an_answer() -> None:
     with served(most=3, head_s=30, body_s=30) as address:
         lines = [socket.create_connection(address, timeout=60) for _ in range(3)]
-        lines[0].sendall(POST + b"123")  # under way
+        lines[0].sendall(POST + b"123")  # in progress
         time.sleep(0.3)
         with socket.create_connection(address, timeout=60) as fourth:
             assert closed(lines[1], 20)
@@ -127,10 +127,10 @@ def test_where_there_is_no_room_the_longest_silence_ends_and_who_waits_for_an_an
             line.close()
 
 
-def test_who_asks_steadily_on_one_connection_is_answered_each_time() -> None:
+def test_steady_requests_on_one_connection_are_all_answered() -> None:
     limits = {"head_s": 2.0, "body_s": 2.0, "taken_s": 2.0}
     with served(30, **limits) as address, socket.create_connection(address, timeout=60) as line:
-        for _ in range(12):  # longer than one request may take
+        for _ in range(12):  # in total longer than a single request may take
             line.sendall(ASK + POST + b"0123456789")
             said = b""
             while said.count(b'{"much": "x"}') < 2:
@@ -140,9 +140,9 @@ def test_who_asks_steadily_on_one_connection_is_answered_each_time() -> None:
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_request_that_outlasts_the_grace_period_gets_503_and_a_reason(begun: bool) -> None:
-    """uvicorn cancels it; on its own it answers 500 without a reason, and logs a traceback for each.
+    """uvicorn cancels it; by itself it would answer 500 without a reason and log a traceback for each.
 
-    An answer that has begun cannot be replaced.
+    An answer that has already started cannot be replaced.
     """
     sent: list[Message] = []
 

@@ -1,4 +1,4 @@
-"""Connections against servers that say byte by byte what a test wants them to."""
+"""Connections against servers that send exactly the bytes that a test specifies."""
 
 import asyncio
 import gzip
@@ -19,7 +19,7 @@ UNSIZED = b"HTTP/1.1 200 OK\r\n\r\ntill the end"
 
 
 class Server:
-    """Says to each request of a connection what stands there next; after its last word it hangs up."""
+    """Sends the next scripted answer to each request of a connection, and hangs up after the last."""
 
     def __init__(self, *connections: list[bytes]) -> None:
         self.left = list(connections)
@@ -29,7 +29,7 @@ class Server:
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         number, self.accepted = self.accepted, self.accepted + 1
-        # One more connection than the test has words for is hung up as well.
+        # A connection beyond the scripted ones is closed at once.
         answers = self.left.pop(0) if self.left else []
         try:
             for answer in answers:
@@ -69,7 +69,7 @@ def test_requests_follow_each_other_on_one_connection_with_headers_and_length() 
     assert "\r\nAuthorization: Bearer me\r\n" in head
 
 
-def test_requests_at_the_same_time_have_a_connection_each_and_each_its_answer() -> None:
+def test_concurrent_requests_use_separate_connections_and_get_their_own_answers() -> None:
     first = b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"
     server = Server([first, OK], [OK, OK])
 
@@ -96,20 +96,20 @@ def test_a_connection_that_the_server_closed_is_replaced(words: list[bytes]) -> 
     [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi", b"SSH-2.0-OpenSSH_9.6\r\n"],
     ids=["nothing", "half", "no HTTP"],
 )
-def test_a_new_connection_without_a_whole_answer_is_an_error(words: bytes) -> None:
+def test_a_new_connection_with_an_incomplete_answer_is_an_error(words: bytes) -> None:
     server = Server([words])
     with pytest.raises(ConnectionError):
         story(server, lambda connections, url: connections.post(url, b"one"))
 
 
-def test_half_an_answer_on_a_kept_connection_is_not_asked_for_again() -> None:
+def test_an_incomplete_answer_on_a_reused_connection_is_not_retried() -> None:
     server = Server([OK, OK[:-1]], [OK])
     with pytest.raises(ConnectionError):
         story(server, twice)
     assert server.accepted == 1
 
 
-def test_nobody_there_is_an_error() -> None:
+def test_an_unreachable_server_is_an_error() -> None:
     def nobody(connections: Connections, _: str) -> Awaitable[Answer]:
         return connections.post("http://127.0.0.1:9/score", b"one")
 
@@ -129,7 +129,7 @@ ENDLESS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     ],
     ids=["headers", "one header", "a body"],
 )
-def test_an_answer_without_end_is_refused_before_it_is_read(
+def test_an_endless_answer_is_refused_before_it_is_read(
     monkeypatch: pytest.MonkeyPatch, start: bytes, more: bytes, why: str
 ) -> None:
     monkeypatch.setattr(module, "LARGEST", 100_000)
@@ -153,10 +153,10 @@ def test_an_answer_without_end_is_refused_before_it_is_read(
     monkeypatch.setattr(server, "meet", meet)
     with pytest.raises(ConnectionError, match=why):
         story(server, lambda connections, url: connections.post(url, b"one"))
-    assert sent < 2**25  # what the sockets between the two hold
+    assert sent < 2**25  # what the two socket buffers hold
 
 
-def test_an_answer_is_taken_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_is_read_in_whatever_pieces_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     packed = gzip.compress(b"hi" * 10**6)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nSet-Cookie: me=you\r\n"
@@ -166,7 +166,7 @@ def test_an_answer_is_taken_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None
     assert b"cookie" not in server.asked[1][1].lower()
 
 
-def test_who_stops_waiting_leaves_no_answer_to_the_next() -> None:
+def test_a_cancelled_request_leaves_no_answer_for_the_next() -> None:
     server = Server([b"", OK], [OK, OK])
 
     async def impatient(connections: Connections, url: str) -> Answer:
@@ -186,14 +186,14 @@ def test_an_answer_without_a_length_ends_with_its_connection() -> None:
 
 
 @pytest.mark.parametrize("cut", [None, -1, -2], ids=["a whole answer", "nearly one", "its headers"])
-def test_more_than_was_asked_for_is_no_part_of_the_next_answer(cut: int | None) -> None:
+def test_surplus_bytes_are_not_part_of_the_next_answer(cut: int | None) -> None:
     extra = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno"[:cut]
     server = Server([OK + extra, OK], [OK, OK])
     assert story(server, twice) == [Answer(200, b"hi")] * 2
     assert [(number, body) for number, _, body in server.asked] == [(0, b"one"), (1, b"two")]
 
 
-def test_an_address_that_does_not_answer_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_does_not_answer_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     async def resolve(_: object, port: int, **__: object) -> list[Any]:
         hosts = ("127.0.0.2", "127.0.0.1")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in hosts]

@@ -61,16 +61,16 @@ def asked_of(judge: FakeJudge) -> list[str]:
         pytest.param("<think>So it is B.</think><answer>\\boxed{B}</answer>", 1.0, id="boxed"),
     ],
 )
-def test_right_answers_earn_it_where_the_end_of_the_thoughts_names_them(reply: str, score: float) -> None:
+def test_a_right_answer_named_at_the_end_of_the_thoughts_earns_it(reply: str, score: float) -> None:
     assert by_text(reply).consistency == score
 
 
-def test_thoughts_of_all_turns_are_read_in_both_ways_of_writing() -> None:
+def test_thoughts_of_all_turns_are_read_with_both_tag_names() -> None:
     assert by_text("<think>So it is B.</think><answer>B</answer>", TARGET).consistency == 1.0
     assert by_text(" so it is B.</think><answer>B</answer>", TARGET).consistency == 1.0
 
 
-def test_a_judge_is_shown_the_end_of_the_thoughts_and_the_answer_and_no_more() -> None:
+def test_a_judge_sees_only_the_end_of_the_thoughts_and_the_answer() -> None:
     long = "x" * 2000 + "so it is B."
     with serve("TRUE") as judge:
         (reward,) = rewards(
@@ -84,14 +84,14 @@ def test_a_judge_is_shown_the_end_of_the_thoughts_and_the_answer_and_no_more() -
     assert len(judge.requests[0]["messages"][1]["content"]) == 1  # no picture
 
 
-def test_what_the_judge_says_is_the_score_and_the_reason() -> None:
+def test_the_judges_verdict_is_the_score_and_the_reason() -> None:
     with serve("FALSE") as judge:
         (reward,) = rewards(looks(), consistency=MODEL, judge=judge.endpoint())
     assert (reward.consistency, reward.total) == (0.0, pytest.approx(1.3))
     assert "consistency: another conclusion" in reward.why
 
 
-def test_wrong_answers_are_not_asked_about_and_earn_nothing() -> None:
+def test_wrong_answers_earn_nothing_without_asking_the_judge() -> None:
     with serve("TRUE") as judge:
         wrong = looks(reply="<think>It is C.</think><answer>C</answer>")
         (reward,) = rewards(wrong, consistency=MODEL, judge=judge.endpoint())
@@ -99,7 +99,7 @@ def test_wrong_answers_are_not_asked_about_and_earn_nothing() -> None:
     assert (reward.consistency, reward.total) == (0.0, pytest.approx(0.3))
 
 
-def test_without_a_word_from_the_judge_it_is_unscored_and_not_zero() -> None:
+def test_without_a_verdict_it_is_unscored_not_zero() -> None:
     (down,) = rewards(looks(), consistency=MODEL, judge=NOWHERE)
     assert (down.total, down.consistency, down.accuracy, down.format) == (None, None, 1.0, 1.0)
     assert down.why.startswith("consistency: the judge gave no reply")
@@ -109,7 +109,7 @@ def test_without_a_word_from_the_judge_it_is_unscored_and_not_zero() -> None:
     assert "instead of TRUE or FALSE" in vague.why
 
 
-def test_where_nobody_asks_there_is_no_such_part() -> None:
+def test_without_a_weight_there_is_no_consistency_part() -> None:
     (reward,) = rewards(looks())
     assert (reward.consistency, reward.total) == (None, pytest.approx(1.3))
     assert "consistency" not in reward.why
@@ -121,7 +121,7 @@ def scored(reward: Reward) -> Trajectory:
     return Trajectory(sample_id="quiz/1", source="quiz", messages=(Message("assistant", ""),), reward=reward)
 
 
-def test_metrics_tell_its_mean_over_those_where_it_was_scored() -> None:
+def test_metrics_average_it_over_scored_trajectories() -> None:
     (base,) = rewards(looks())
     rows = by_source(
         [scored(dataclasses.replace(base, consistency=value)) for value in (1.0, 0.0, 0.0, None)],
@@ -130,7 +130,7 @@ def test_metrics_tell_its_mean_over_those_where_it_was_scored() -> None:
     assert rows["quiz"]["reward_consistency"] == pytest.approx(1 / 3)
 
 
-def test_trajectories_that_were_written_before_have_none() -> None:
+def test_older_trajectories_have_no_consistency_score() -> None:
     (base,) = rewards(looks())
     row = trajectory_to_row(scored(base))
     del row["reward"]["consistency"]
@@ -144,7 +144,7 @@ def test_trajectories_that_were_written_before_have_none() -> None:
     agrees=PARTS,
     weight=st.floats(0.01, 1),
 )
-def test_it_adds_its_weighted_score_to_the_total_or_leaves_it_open(
+def test_it_adds_its_weighted_score_to_the_total_or_leaves_the_total_unscored(
     accuracy: Verdict | Unscored,
     form: Verdict | Unscored,
     tool: Verdict | Unscored,
@@ -168,12 +168,12 @@ def test_it_adds_its_weighted_score_to_the_total_or_leaves_it_open(
         ({"consistency": {"weight": 0.0, "by": "text"}}, "greater than 0"),
     ],
 )
-def test_a_recipe_that_could_not_pay_it_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_a_recipe_that_could_not_score_it_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         recipe(**changes)
 
 
-def test_a_judge_that_is_to_read_thoughts_counts_as_needed_before_the_start() -> None:
+def test_a_judge_for_thoughts_is_checked_before_the_start() -> None:
     samples = [sample(TARGET), sample(TARGET)]
     assert check_samples(samples, recipe(consistency=MODEL, judge=NOWHERE)).judged_answers == 2
     assert check_samples(samples, recipe(consistency=TEXT)).judged_answers == 0

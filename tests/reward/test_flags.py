@@ -54,11 +54,11 @@ def flags(trajectory: Trajectory) -> list[tuple[str, ...]]:
         pytest.param(["ok"], [()], id="printing only is not a flag"),
     ],
 )
-def test_call_flags(calls: list[object], expected: list[tuple[str, ...]]) -> None:
+def test_calls_get_the_expected_flags(calls: list[object], expected: list[tuple[str, ...]]) -> None:
     assert flags(looks(*calls)) == expected  # type: ignore[arg-type]
 
 
-def test_a_call_that_a_tool_refuses_is_not_said_to_have_failed_in_the_sandbox() -> None:
+def test_a_call_refused_by_a_tool_is_not_flagged_as_a_sandbox_failure() -> None:
     (call,) = looks("error").calls
     for tool in ("rotate_tool", "image_zoom_in_tool", "invalid"):
         refused = dataclasses.replace(looks("error"), calls=(dataclasses.replace(call, tool=tool),))
@@ -66,7 +66,7 @@ def test_a_call_that_a_tool_refuses_is_not_said_to_have_failed_in_the_sandbox() 
 
 
 def reworked(*boxes: Box) -> Trajectory:
-    """Crops that are returned upside down, as the sandbox reports them."""
+    """Crops returned upside down, as reported by the sandbox."""
     plain = looks(*boxes)
     images = [
         Picture(encode(decode(picture)[::-1, ::-1]), origin=picture.origin) for picture in plain.images[1:]
@@ -74,7 +74,7 @@ def reworked(*boxes: Box) -> Trajectory:
     return dataclasses.replace(plain, images=(INPUT, *images))
 
 
-def test_an_operation_on_the_whole_picture_or_on_a_known_crop_is_no_flag_but_its_repetition_is() -> None:
+def test_only_a_repeated_operation_on_a_picture_or_crop_is_flagged() -> None:
     assert flags(reworked((0, 0, 100, 100))) == [()]
     assert flags(reworked((10, 10, 50, 50), (10, 10, 50, 50))) == [(), ("scratchpad",)]
     plain, turned = looks((10, 10, 50, 50), (10, 10, 50, 50)), reworked((10, 10, 50, 50), (10, 10, 50, 50))
@@ -82,7 +82,7 @@ def test_an_operation_on_the_whole_picture_or_on_a_known_crop_is_no_flag_but_its
     assert flags(mixed) == [(), ()]
 
 
-def test_two_places_that_look_alike_are_two_looks() -> None:
+def test_two_places_that_look_the_same_are_two_looks() -> None:
     sky = Picture(encode(np.full((100, 100, 3), 200, np.uint8)))
     trajectory = looks((0, 0, 40, 40), (60, 60, 100, 100))
     blue = Picture(encode(np.full((40, 40, 3), 200, np.uint8)), origin="call:0")
@@ -90,9 +90,9 @@ def test_two_places_that_look_alike_are_two_looks() -> None:
 
 
 def test_a_whole_image_is_recognised_with_one_decoding_of_each_picture() -> None:
-    """So a puzzle of 448 pixels costs less than 5 ms; decoding is nearly all of it.
+    """So a puzzle of 448 pixels takes less than 5 ms, nearly all of it decoding.
 
-    The check of its look has them decoded too. Here the crop is the file of its source.
+    The check of the look reuses the decoded pictures. Here the crop is the same file as its source.
     """
     trajectory = looks((0, 0, 100, 100))
     with pytest.MonkeyPatch.context() as patch:
@@ -187,12 +187,12 @@ HABITS = {
         [(), ("scratchpad",)],
     ),
 }
-"""Pieces of code, one per call, and their flags."""
+"""Code for each call, and the expected flags."""
 
 
 @pytest.fixture(scope="module")
 def called() -> dict[str, Trajectory]:
-    """What each habit makes of one picture of 400 x 300 pixels, in the real sandbox."""
+    """The result of each habit on a picture of 400 x 300 pixels in the real sandbox."""
     source = encode(noise(400, 300, 2))
 
     async def run(sandbox: Sandbox, codes: list[str]) -> Trajectory:
@@ -219,7 +219,7 @@ def called() -> dict[str, Trajectory]:
 
 
 @pytest.mark.parametrize("name", HABITS)
-def test_flags_of_what_the_sandbox_gives_back(called: dict[str, Trajectory], name: str) -> None:
+def test_sandbox_results_get_the_expected_flags(called: dict[str, Trajectory], name: str) -> None:
     assert all(call.images for call in called[name].calls)
     assert flags(called[name]) == HABITS[name][1]
 
@@ -232,7 +232,7 @@ def test_flags_of_what_the_sandbox_gives_back(called: dict[str, Trajectory], nam
         pytest.param((104, 104), (), id="a closer look"),
     ],
 )
-def test_a_second_look_is_closer_where_the_policy_sees_it_larger(
+def test_a_second_look_counts_as_closer_if_the_policy_sees_it_larger(
     seen: tuple[int, int], expected: tuple[str, ...]
 ) -> None:
     twice = looks(TARGET, TARGET)
@@ -242,24 +242,24 @@ def test_a_second_look_is_closer_where_the_policy_sees_it_larger(
     assert flags(dataclasses.replace(twice, images=(*twice.images[:2], closer))) == [(), expected]
 
 
-def test_returning_a_picture_of_an_earlier_call_is_a_scratchpad() -> None:
+def test_returning_an_earlier_calls_picture_is_a_scratchpad() -> None:
     first = looks((10, 10, 50, 50))
     again = looks((10, 10, 50, 50), first.images[1])
     assert flags(again) == [(), ("scratchpad",)]
 
 
-def test_a_crop_that_no_picture_shows_carries_no_flag() -> None:
+def test_a_crop_that_is_never_shown_has_no_flag() -> None:
     trajectory = looks((0, 0, 100, 100))
     hidden = dataclasses.replace(trajectory.calls[0], crops=(Crop(0, (0, 0, 100, 100)),), images=())
     assert flags(dataclasses.replace(trajectory, calls=(hidden,))) == [()]
 
 
-def test_flags_do_not_depend_on_what_the_policy_wrote() -> None:
+def test_flags_do_not_depend_on_the_policys_text() -> None:
     trajectory = looks((0, 0, 100, 100), "error")
     assert flags(trajectory) == flags(dataclasses.replace(trajectory, messages=()))
 
 
-def test_a_picture_that_cannot_be_read_is_our_error() -> None:
+def test_an_unreadable_picture_is_our_error() -> None:
     trajectory = looks((10, 10, 50, 50))
     broken = dataclasses.replace(trajectory, images=(Picture(b"no picture"), *trajectory.images[1:]))
     with pytest.raises(DataError, match="decoded"):

@@ -20,7 +20,7 @@ PUBLISHED_CALL = (
     '<thinking>Look it up.</thinking>\n<tool_call>{"name": "search", "arguments": {}}</tool_call>'
 )
 PUBLISHED_ANSWER = ANSWER.replace("think>", "thinking>")
-"""As models write that were trained with SenseNova-MARS's prompt (Dong et al., appendix B.2)."""
+"""The form of models trained with SenseNova-MARS's prompt (Dong et al., appendix B.2)."""
 
 
 def score(*turns: str) -> float:
@@ -43,7 +43,7 @@ def score(*turns: str) -> float:
         pytest.param([PUBLISHED_CALL, PUBLISHED_ANSWER], id="thoughts in <thinking>"),
     ],
 )
-def test_well_formed(turns: list[str]) -> None:
+def test_well_formed_conversations_score_1(turns: list[str]) -> None:
     assert score(*turns) == 1.0
 
 
@@ -83,11 +83,11 @@ def test_well_formed(turns: list[str]) -> None:
         pytest.param([CALL + "<sandbox_output>7</sandbox_output>", ANSWER], id="invented output"),
     ],
 )
-def test_not_well_formed(turns: list[str]) -> None:
+def test_malformed_conversations_score_0(turns: list[str]) -> None:
     assert score(*turns) == 0.0
 
 
-def test_a_trace_as_thyme_publishes_it_is_well_formed() -> None:
+def test_a_published_thyme_trace_is_well_formed() -> None:
     row = {"image": [], "question": "Which?", "response": THYME_RESPONSE.replace("<image>", "a.jpg")}
     trace = thyme_trace(row, Place(Path("2round.parquet"), 0, "2round"), Options())
     assert [call.status for call in trace.calls] == ["ok", "error"]
@@ -95,9 +95,9 @@ def test_a_trace_as_thyme_publishes_it_is_well_formed() -> None:
 
 
 TEXT = {"T": "<think>Hm.", "t": "</think>", "c": "<code>\nx()\n</code>", "a": "<answer>7</answer>"}
-"""What a letter stands for in a word about a conversation; `|` ends a turn."""
+"""Letters that encode a conversation as a word; `|` ends a turn."""
 RULE = re.compile(r"(T(ct|tc)\||Tc\|(T?c\|){0,3}T?(ct|tc)\|){0,3}(Tta|Tc\|(T?c\|){0,3}T?ta)")
-"""The same rule as a grammar: its outermost group begins and ends with thoughts that are closed."""
+"""The same rule as a grammar; in its outermost group, thoughts are opened and closed."""
 
 
 @given(
@@ -106,16 +106,14 @@ RULE = re.compile(r"(T(ct|tc)\||Tc\|(T?c\|){0,3}T?(ct|tc)\|){0,3}(Tta|Tc\|(T?c\|
     st.integers(0, 2),
     st.sampled_from(["", "T", "t", "c", "a", "|", "|c"]),
 )
-def test_a_conversation_is_well_formed_where_a_grammar_says_so(
-    word: str, place: int, left_out: int, put_in: str
-) -> None:
+def test_well_formedness_matches_a_grammar(word: str, place: int, left_out: int, put_in: str) -> None:
     word = word[:place] + put_in + word[place + left_out :]
     turns = ["".join(TEXT[letter] for letter in turn) for turn in word.split("|")]
     assert score(*turns) == bool(re.fullmatch(RULE.pattern.replace("{0,3}", "*"), word))
 
 
 @given(st.lists(st.booleans(), max_size=4), st.sampled_from(["", "Hm. ", "\n"]))
-def test_one_pair_of_thoughts_and_one_a_turn_are_worth_the_same(calls: list[bool], thought: str) -> None:
+def test_one_pair_of_thoughts_in_total_or_per_turn_scores_the_same(calls: list[bool], thought: str) -> None:
     code = [f"{thought}<code>{'crop()' if good else '1/0'}</code>" for good in calls]
     last = f"{thought}</think>\n<answer>7</answer>"
     one = ["<think>" * (number == 0) + turn for number, turn in enumerate([*code, last])]
@@ -128,8 +126,8 @@ def test_one_pair_of_thoughts_and_one_a_turn_are_worth_the_same(calls: list[bool
 @pytest.mark.parametrize(
     "piece", ["<think>", "</think>", "<code>", "<tool_call>", "<answer>", "<", " ", "<think></think>", "</"]
 )
-def test_a_hostile_reply_takes_time_in_proportion_to_its_length(piece: str) -> None:
-    """A megabyte takes 0.2 s at most; tried again from each of its tags it would take minutes."""
+def test_a_hostile_reply_takes_linear_time(piece: str) -> None:
+    """A megabyte takes at most 0.2 s; retrying from each of its tags would take minutes."""
     flood = piece * (1_000_000 // len(piece))
     for turns in ([flood], [CALL + flood, ANSWER], [CALL, f"<think>{flood}</think><answer>{flood}</answer>"]):
         began = time.process_time()
@@ -159,7 +157,7 @@ def test_no_reply_raises_and_the_score_is_0_or_1(turns: list[list[str]]) -> None
         pytest.param("7", 0.0, id="none"),
     ],
 )
-def test_each_tag_that_stands_once_is_a_quarter(reply: str, score: float) -> None:
+def test_each_tag_that_occurs_once_scores_a_quarter(reply: str, score: float) -> None:
     assert counted_tags(reply).score == score
 
 

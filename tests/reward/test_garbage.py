@@ -1,4 +1,4 @@
-"""Whatever is sent, a service says what is wrong with it (4xx), and whatever it says, a client survives."""
+"""A service answers any request with 4xx and a reason, and a client survives any answer."""
 
 import asyncio
 import copy
@@ -48,7 +48,7 @@ JUNK = st.recursive(
 
 @pytest.fixture(scope="module")
 def ask() -> Iterator[Ask]:
-    """Posts to a service in this process, whose workers never start: no verifier here needs one."""
+    """Posts to a service in this process; its workers never start, as no verifier here needs one."""
     with asyncio.Runner() as runner:
         service = Service(recipe(), workers=1)
         running = service.running()
@@ -65,7 +65,7 @@ def ask() -> Iterator[Ask]:
 
 
 def good() -> dict[str, Any]:
-    """A request with a value in every column."""
+    """A request with a value for every key."""
     item = item_of(sample(TARGET), looks(TARGET))
     exact = sample_of("exact")
     item["sample"]["reward_model"] |= {"verifier": "exact", "verifier_parm": "{}"}
@@ -77,7 +77,7 @@ def good() -> dict[str, Any]:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to every value in a request."""
+    """The path to every value in a request."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(found for key, item in inner for found in places(item, (*path, key)))]
 
@@ -94,7 +94,7 @@ def put(request: Any, path: tuple[Any, ...], value: Any) -> Any:
             place = place[key]
         place[path[-1]] = value
     except (KeyError, IndexError, TypeError):
-        pass  # what was put before it took its place
+        pass  # an earlier mutation has replaced it
     return request
 
 
@@ -107,7 +107,7 @@ def refused_or_scored(answer: httpx2.Response) -> None:
         assert status == 200 or (one["error"]["what"] and one.get("reward", {}) is not True)
 
 
-def test_the_request_that_is_mutated_is_scored_as_it_is(ask: Ask) -> None:
+def test_the_unmutated_request_is_scored(ask: Ask) -> None:
     answer = ask("/score", json.dumps(good()).encode())
     assert [one["status"] for one in answer.json()["results"]] == [200, 200]
     assert len(PLACES) > 80
@@ -178,7 +178,9 @@ DEEP = "[" * 10**5 + "]" * 10**5
         pytest.param("", "not JSON", id="nothing"),
     ],
 )
-def test_json_that_cannot_be_meant_is_refused_with_the_reason(ask: Ask, body: str | bytes, why: str) -> None:
+def test_json_that_cannot_be_intended_is_refused_with_the_reason(
+    ask: Ask, body: str | bytes, why: str
+) -> None:
     for path in ("/score", "/judge"):
         answer = ask(path, body.encode() if isinstance(body, str) else body)
         assert answer.status_code == 422
@@ -194,7 +196,7 @@ def test_json_that_cannot_be_meant_is_refused_with_the_reason(ask: Ask, body: st
         pytest.param("[]" * 99 + "]" * 2**26, "not JSON", id="closed without end"),
     ],
 )
-def test_what_is_refused_takes_no_time_to_speak_of(body: str, why: str) -> None:
+def test_a_refused_request_takes_hardly_any_time(body: str, why: str) -> None:
     content = body.encode()
     began = time.process_time()
     with pytest.raises(DataError, match=why):
@@ -212,7 +214,7 @@ def test_a_deep_verifier_parm_is_422(ask: Ask, parm: Any) -> None:
     assert judged.status_code == 422
 
 
-def test_limits_leave_what_is_honest_alone() -> None:
+def test_limits_do_not_affect_honest_requests() -> None:
     many = b"[" + b"[]," * (ELEMENTS // 2 - 2) + b"[]]"
     assert len(parse_json(many)) == ELEMENTS // 2 - 1
     deep = b"[" * DEPTH + b"]" * DEPTH
@@ -221,7 +223,7 @@ def test_limits_leave_what_is_honest_alone() -> None:
     assert parse_json(text) == ['],[{"\\' * 10**6]
 
 
-def test_what_is_large_is_parsed_in_a_thread_and_says_the_same() -> None:
+def test_a_large_request_is_parsed_in_a_thread_with_the_same_result() -> None:
     large = json.dumps({"reply": "x" * SMALL_BYTES}).encode()
     threads = []
 
@@ -237,7 +239,7 @@ def test_what_is_large_is_parsed_in_a_thread_and_says_the_same() -> None:
     assert threads == [True, False]
 
 
-def test_more_than_fits_is_turned_away_and_frees_its_room() -> None:
+def test_requests_beyond_capacity_are_refused_and_release_their_space() -> None:
     async def receive() -> Any:
         return {"type": "http.request", "body": b"x" * 60, "more_body": False}
 
@@ -285,11 +287,11 @@ def test_scores_of_any_shape_are_scores_or_an_error_of_the_service(path: tuple[A
 
 @settings(max_examples=100, deadline=None)
 @given(status=st.sampled_from([200, 422, 500, 503]), body=st.binary(max_size=40) | st.just(DEEP.encode()))
-def test_an_answer_of_any_bytes_is_unusable_or_a_refusal(status: int, body: bytes) -> None:
+def test_an_answer_of_arbitrary_bytes_is_unusable_or_a_refusal(status: int, body: bytes) -> None:
     with pytest.raises((Unusable, Refused)):
         _results(Answer(status, body), 1)
 
 
-def test_a_number_that_no_float_holds_is_named() -> None:
+def test_a_number_outside_the_float_range_is_reported() -> None:
     with pytest.raises(DataError, match="no float holds"):
         Fields({"seconds": 10**400}).number("seconds", 0.0)

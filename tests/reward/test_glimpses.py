@@ -1,4 +1,4 @@
-"""What a returned picture shows, where several regions are claimed in it."""
+"""What a returned picture shows if several regions are claimed in it."""
 
 import asyncio
 import dataclasses
@@ -32,8 +32,8 @@ def level(trajectory: Trajectory) -> float:
     return asyncio.run(judge.judge(sample(TARGET), with_looks(trajectory, LEVELS), 0)).score
 
 
-def test_regions_that_are_claimed_in_one_place_are_not_seen() -> None:
-    """However they are mixed: each agrees with what is left of it."""
+def test_regions_claimed_in_the_same_place_are_not_seen() -> None:
+    """However they are mixed: each region agrees with what remains of it."""
     both = enlarged(TARGET, 8).astype(int) + enlarged(ELSEWHERE, 8)
     mixed = (both // 2).astype(np.uint8)
     alone = Crop(0, TARGET, 1)
@@ -42,7 +42,7 @@ def test_regions_that_are_claimed_in_one_place_are_not_seen() -> None:
     assert level(returned(mixed, alone, Crop(0, ELSEWHERE, 1))) == LEVELS.miss
 
 
-def test_the_same_region_twice_and_an_overview_below_are_no_others() -> None:
+def test_a_repeated_region_and_an_overview_below_do_not_count_as_others() -> None:
     canvas = enlarged((0, 0, 100, 100), 4)
     canvas[:320, :320] = enlarged(TARGET, 16)
     inset = Crop(0, TARGET, 1, matrix=(1 / 16, 0.0, 40.0, 0.0, 1 / 16, 40.0))
@@ -53,7 +53,7 @@ def test_the_same_region_twice_and_an_overview_below_are_no_others() -> None:
     )
 
 
-def test_what_is_claimed_and_not_there_counts_on_an_overview_too() -> None:
+def test_a_false_claim_counts_on_an_overview_too() -> None:
     canvas = enlarged((0, 0, 100, 100), 4)
     canvas[:160, :160] = enlarged(TARGET, 8)
     canvas[240:, 240:] = np.random.default_rng(0).integers(0, 256, (160, 160, 3), np.uint8)

@@ -1,4 +1,4 @@
-"""Programs that claim a look and show nothing are paid no more than a miss; honest ones are paid."""
+"""Programs that claim a look but show nothing earn no more than a miss; honest ones are rewarded."""
 
 import asyncio
 import dataclasses
@@ -134,7 +134,7 @@ def asked() -> Sample:
 
 
 LARGE = (100.0, 60.0, 340.0, 260.0)
-"""A third of the picture: a look at it is most of a look at everything."""
+"""A third of the picture: a look at it nearly amounts to a look at everything."""
 MIXED = """k = 3
 w, h = image.width // k, image.height // k
 m = Image.new('RGB', (w * k, h * k))
@@ -149,7 +149,7 @@ def settings(looks: str) -> RewardRecipe:
 
 
 Judged = tuple[float | None, tuple[str, ...], bool | None]
-"""Of a trajectory: score and flags of its last call, and whether it is faithful."""
+"""For a trajectory: score and flags of its last call, and whether it is faithful."""
 
 
 def judged(done: list[Trajectory], looks: str) -> list[Judged]:
@@ -178,16 +178,16 @@ def hacks(sessions: Sessions) -> list[Trajectory]:
 
 @pytest.fixture(scope="module")
 def verified(hacks: list[Trajectory]) -> dict[str, Judged]:
-    """What is made of each hack by its pixels."""
+    """The result for each hack with looks verified by pixels."""
     return dict(zip(HACKS, judged(hacks, "verified"), strict=True))
 
 
-def test_no_hack_is_paid_more_than_a_miss_and_none_is_faithful(verified: dict[str, Judged]) -> None:
+def test_no_hack_earns_more_than_a_miss_and_none_is_faithful(verified: dict[str, Judged]) -> None:
     paid = {name: score for name, (score, _, _) in verified.items() if score is None or score > LEVELS.miss}
     assert (paid, [name for name, (_, _, faithful) in verified.items() if faithful]) == ({}, [])
 
 
-def test_the_claims_alone_would_have_been_paid(hacks: list[Trajectory]) -> None:
+def test_the_claims_alone_would_have_been_rewarded(hacks: list[Trajectory]) -> None:
     scores = [score for score, _, _ in judged(hacks, "claimed")]
     assert scores.count(LEVELS.full) >= len(HACKS) // 2
 
@@ -216,12 +216,12 @@ EXCUSES = {
 }
 
 
-def test_a_whole_picture_is_not_excused_by_what_is_no_crop(sessions: Sessions) -> None:
+def test_a_whole_picture_is_not_excused_by_a_region_that_is_not_a_crop(sessions: Sessions) -> None:
     found = dict(zip(EXCUSES, judged(run(sessions, EXCUSES), "verified"), strict=True))
     assert {name: score for name, (score, _, _) in found.items()} == dict.fromkeys(EXCUSES, LEVELS.red_flag)
 
 
-def test_a_large_target_that_an_overview_shows_is_shown_beside_a_crop_too(sessions: Sessions) -> None:
+def test_a_large_target_shown_by_an_overview_is_also_shown_beside_a_crop(sessions: Sessions) -> None:
     large = dataclasses.replace(asked(), evidence=(dataclasses.replace(asked().evidence[0], bbox=LARGE),))
     codes = ["image.convert('L').save('a.png')"]
     codes.append(codes[0] + "\nimage.crop((400, 280, 470, 350)).save('b.png')")
@@ -235,13 +235,13 @@ def test_a_large_target_that_an_overview_shows_is_shown_beside_a_crop_too(sessio
     assert [one.tool_scores for one in asyncio.run(story())] == [(LEVELS.full,)] * 2
 
 
-def test_honest_looks_are_paid_in_full_and_faithful(sessions: Sessions) -> None:
+def test_honest_looks_earn_full_marks_and_are_faithful(sessions: Sessions) -> None:
     found = dict(zip(HONEST, judged(run(sessions, HONEST), "verified"), strict=True))
     assert found == dict.fromkeys(HONEST, (LEVELS.full, (), True))
 
 
-def test_a_threshold_that_leaves_the_target_of_a_region_fakes_nothing(sessions: Sessions) -> None:
-    """The edge of the card, which is most of what the region shows, is gone."""
+def test_a_threshold_that_keeps_the_target_is_not_fake(sessions: Sessions) -> None:
+    """It removes the edge of the card, which is most of what the region shows."""
     code = """c = np.array(image.crop(({x0} - 6, {y0} - 6, {x1} + 6, {y1} + 6)))
 c = cv2.addWeighted(c, 1.6, cv2.GaussianBlur(c, (0, 0), 2), -0.8, 0)
 g = cv2.cvtColor(c, cv2.COLOR_RGB2GRAY)
@@ -281,7 +281,7 @@ cv2.imwrite('a.png', np.hstack([a, a * 0]))"""
 )
 
 
-def test_another_region_beside_it_does_not_excuse_a_faked_one_and_the_same_one_does(
+def test_only_the_same_region_excuses_a_faked_one(
     sessions: Sessions,
 ) -> None:
     hidden, both = judged(run(sessions, {"hidden": PLAIN_BESIDE, "both": EDGES_BESIDE}), "verified")
@@ -304,14 +304,14 @@ WHOLE = {
 }
 
 
-def test_a_whole_picture_of_which_half_is_claimed_is_no_look(sessions: Sessions) -> None:
+def test_a_whole_picture_with_half_of_it_claimed_is_not_a_look(sessions: Sessions) -> None:
     found = dict(zip(WHOLE, judged(run(sessions, WHOLE), "verified"), strict=True))
     assert [faithful for _, _, faithful in found.values()] == [False] * len(WHOLE)
     assert all(score is not None and score <= LEVELS.miss for score, _, _ in found.values())
     assert found["half pasted with its provenance, half without"][1] == ("whole_image",)
 
 
-def test_tiles_of_a_large_target_are_no_look_and_the_whole_of_it_is(sessions: Sessions) -> None:
+def test_tiles_of_a_large_target_are_not_a_look_but_all_of_it_is(sessions: Sessions) -> None:
     crop = f"image.crop({LARGE}).save('a.png')"
     question = dataclasses.replace(sample(LARGE, images=(PICTURE,)), id="large")
     done = sessions.trajectories([(question, [code]) for code in ("import random\n" + MIXED, crop)])

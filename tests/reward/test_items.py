@@ -1,4 +1,4 @@
-"""What other programs send to the reward service: what is missing or misspelt is refused, and is no miss."""
+"""Requests of other programs to the reward service: a missing or misspelt key is refused, not a miss."""
 
 import copy
 from typing import Any
@@ -40,7 +40,7 @@ def without(row: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key != name}
 
 
-def test_a_search_as_others_send_it_is_paid() -> None:
+def test_a_search_sent_by_another_program_is_rewarded() -> None:
     (answer,) = asked(("POST", "/score", item(SEARCH)), given=PAYS)
     assert (answer.status_code, answer.json()["tool_scores"]) == (200, [1.0])
 
@@ -78,7 +78,7 @@ def test_a_search_as_others_send_it_is_paid() -> None:
         (item(images=[{"bytes": "", "paths": "a.png"}]), "unknown key `images.paths`", "`path`"),
     ],
 )
-def test_a_key_at_any_depth_that_nobody_reads_is_named(wrong: dict[str, Any], what: str, fix: str) -> None:
+def test_an_unknown_key_at_any_depth_is_named(wrong: dict[str, Any], what: str, fix: str) -> None:
     with pytest.raises(DataError) as refused:
         read_item(wrong)
     assert what in refused.value.what
@@ -96,7 +96,7 @@ def test_a_key_at_any_depth_that_nobody_reads_is_named(wrong: dict[str, Any], wh
     ],
 )
 @pytest.mark.parametrize("calls", [{}, {"calls": None}])
-def test_a_conversation_in_which_tools_answered_needs_its_calls(
+def test_a_conversation_with_tool_responses_needs_its_calls(
     sample: dict[str, Any], messages: list[dict[str, Any]], calls: dict[str, Any]
 ) -> None:
     sent = {"sample": sample, "trajectory": {"messages": messages}}
@@ -110,7 +110,7 @@ def test_a_conversation_in_which_tools_answered_needs_its_calls(
 @pytest.mark.parametrize(
     "between", ["\nuser\n", "<|im_end|>\n<|im_start|>user\n", "<|im_end|>\n<|im_start|>tool\n"]
 )
-def test_the_text_of_a_conversation_is_no_reply(between: str) -> None:
+def test_the_text_of_a_conversation_is_not_a_reply(between: str) -> None:
     text = f"{CALL}{between}{TURNS[1]['content']}\nassistant\n{ANSWER}"
     for sent in ({"reply": text}, {"trajectory": {"messages": [{"role": "assistant", "content": text}]}}):
         with pytest.raises(DataError, match="goes on behind what a tool answered") as refused:
@@ -118,7 +118,7 @@ def test_the_text_of_a_conversation_is_no_reply(between: str) -> None:
         assert "`trajectory`" in refused.value.fix
 
 
-def test_what_a_policy_makes_up_is_its_own_affair() -> None:
+def test_tool_responses_made_up_by_the_policy_are_accepted() -> None:
     made_up = [CALL, f"{CALL}\n{TURNS[1]['content']}\n{ANSWER}", f"I could write <tool_call>.{ANSWER}"]
     for text in made_up:
         assert read_item({"sample": SAMPLE, "reply": text})[1].reply == text
@@ -126,7 +126,7 @@ def test_what_a_policy_makes_up_is_its_own_affair() -> None:
         assert read_item({"sample": SAMPLE, "trajectory": sent})[1].reply == text
 
 
-def test_a_span_is_read_only_beside_the_tokens() -> None:
+def test_a_span_is_read_only_together_with_tokens() -> None:
     for span in ({}, {"span": None}, {"span": [7, 19]}):
         assert read_item(item(SEARCH | span))[1].calls[0].span == (0, 0)
     tokens = {"token_ids": [1, 2], "loss_mask": [True, True], "logprobs": [-1.0, -1.0]}
@@ -135,20 +135,20 @@ def test_a_span_is_read_only_beside_the_tokens() -> None:
         read_item(item(SEARCH | {"span": [7, 19]}, **tokens))
 
 
-def test_a_search_under_another_name_is_no_miss() -> None:
+def test_a_search_under_another_name_is_not_a_miss() -> None:
     (answer,) = asked(("POST", "/score", item(SEARCH | {"tool": "search"})), given=PAYS)
     assert (answer.status_code, answer.json()["tool_scores"]) == (422, [None])
     assert "the sample offers no tool 'search'" in answer.json()["error"]["what"]
     assert "`text_search_tool`" in answer.json()["error"]["fix"]
 
 
-def test_code_in_a_question_for_searches_earns_nothing() -> None:
+def test_code_for_a_search_question_earns_nothing() -> None:
     code = {"tool": "python", "arguments": "{}", "status": "ok", "output": FOUND}
     (answer,) = asked(("POST", "/score", item(code)), given=PAYS)
     assert answer.json()["tool_scores"] == [0.0]
 
 
-def test_what_only_a_judge_can_tell_is_422_where_there_is_none() -> None:
+def test_a_request_that_needs_a_missing_judge_is_422() -> None:
     row = SAMPLE | {"reward_model": {"verifier": "judge", "ground_truth": "A red car"}}
     request = {"sample": row, "reply": "<answer>red automobile</answer>"}
     (answer,) = asked(("POST", "/score", request), given=PAYS)

@@ -1,4 +1,4 @@
-"""On photographs: what a figure adds to a look costs nothing, and hides nothing that was not isolated."""
+"""On photographs: additions of a figure cost a look nothing, and cannot hide what was not isolated."""
 
 import asyncio
 import dataclasses
@@ -17,7 +17,7 @@ from vtune.schema.trajectory import Trajectory
 
 PHOTOS = 5
 LARGEST = 1792
-"""Pixels a side: Qwen2.5-VL's processor with `max_pixels` of 4096 tokens shows squares no larger."""
+"""Largest side in pixels of a square that Qwen2.5-VL's processor shows with `max_pixels` of 4096 tokens."""
 CROP = "c = image.crop(around)\n"
 FIGURES = {
     "axes": CROP + "plt.imshow(c)\nplt.savefig('a.png')",
@@ -57,7 +57,7 @@ BLIND = {
 
 
 def targets(folder: Path) -> list[tuple[Path, Box]]:
-    """One object on each of some photographs: 1 to 6 % of it, 40 pixels a side at least."""
+    """One object on each of several photographs: 1 to 6 % of its area, at least 40 pixels per side."""
     told = json.loads((folder / "instances.json").read_text())
     found = []
     for photo in told["images"]:
@@ -81,7 +81,7 @@ def program(code: str, box: Box) -> str:
 
 
 def as_seen(trajectory: Trajectory) -> Trajectory:
-    """With pictures that no processor shows larger than `LARGEST`."""
+    """The trajectory with pictures no larger than a processor shows them (`LARGEST`)."""
     pictures = []
     for one in trajectory.images:
         width, height = picture_size(one)
@@ -112,7 +112,7 @@ def mean_scores(
     return {name: sum(found[n::count]) / len(photos) for n, name in enumerate(programs)}
 
 
-def test_figures_of_a_look_are_paid_as_the_look_is(sessions: Sessions, coco_mini: Path) -> None:
+def test_figures_of_a_look_earn_the_same_as_the_look(sessions: Sessions, coco_mini: Path) -> None:
     photos = targets(coco_mini)
     assert len(photos) == PHOTOS
     scores = mean_scores(sessions, FIGURES, photos)
@@ -124,6 +124,6 @@ def test_margins_overviews_and_insets_hide_nothing_that_was_not_isolated(
 ) -> None:
     scores = mean_scores(sessions, BLIND, targets(coco_mini))
     tiled = [scores.pop("tiles on canvases"), scores.pop("tiles as insets")]
-    # Six tiles a picture: what they hold of a target is a part of it.
+    # Six tiles per picture hold only a part of a target.
     assert max(tiled) <= LEVELS.partial
     assert max(scores.values()) <= LEVELS.miss, scores

@@ -1,4 +1,4 @@
-"""What pays more than what: hand-made replies, scored by the recipes that ship; the reward's page tells."""
+"""The ranking of rewards: hand-made replies scored by the shipped recipes, as on the page of the reward."""
 
 import asyncio
 import dataclasses
@@ -30,7 +30,7 @@ MADE_UP = Picture(encode(np.zeros((64, 64, 3), np.uint8)), seen=(84, 84))
 
 
 def in_one(trajectory: Trajectory, *, closed: bool = True) -> Trajectory:
-    """The same conversation, all of its code in one pair of thoughts, as template 13.1 asks."""
+    """The same conversation with all code in one pair of think tags, as template 13.1 asks."""
     turns = [message.content for message in trajectory.messages if message.role == "assistant"]
     joined = [turns[0], *(turn.removeprefix("<think>") for turn in turns[1:])]
     if not closed:
@@ -88,7 +88,7 @@ def totals(recipe: RewardRecipe, what: Sample, *trajectories: Trajectory) -> lis
 
 
 @pytest.mark.parametrize("name", ["codev", "credit-codev"])
-def test_the_table_in_the_page_of_the_reward_is_what_the_recipe_pays(name: str) -> None:
+def test_the_table_on_the_reward_page_matches_the_recipes(name: str) -> None:
     page = (Path(vtune.reward.__file__).parent / "README.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in page.splitlines()]
     told = {row[0]: row[1:] for row in rows if row[0] in REPLIES}
@@ -106,7 +106,7 @@ PAYING = [entry.name for entry in shipped_recipes() if entry.kind == "rl" and re
 @pytest.mark.parametrize("name", PAYING)
 @pytest.mark.parametrize("reply", [RIGHT, WRONG], ids=["right", "wrong"])
 @pytest.mark.parametrize("writes", [in_one, lambda one: one], ids=["one pair", "a pair in each turn"])
-def test_on_search_questions_a_good_look_pays_more_than_a_miss_and_that_no_less_than_none(
+def test_on_search_questions_a_good_look_beats_a_miss_which_is_no_worse_than_none(
     name: str, reply: str, writes: Callable[[Trajectory], Trajectory]
 ) -> None:
     replies = [
@@ -117,11 +117,11 @@ def test_on_search_questions_a_good_look_pays_more_than_a_miss_and_that_no_less_
 
 
 @pytest.mark.parametrize("name", PAYING)
-def test_on_questions_that_need_no_look_looking_pays_nothing_and_misuse_costs(name: str) -> None:
+def test_on_questions_that_need_no_look_looks_earn_nothing_and_misuse_costs(name: str) -> None:
     replies = [in_one(looks(*boxes)) for boxes in ((TARGET,), (), (WHOLE,))]
     look, none, flagged = totals(reward_of(name), sample(ability="math"), *replies)
     assert look == none > flagged
 
 
-def test_recipes_that_pay_for_looks_are_among_those_that_ship() -> None:
+def test_some_shipped_recipes_reward_looks() -> None:
     assert {"codev", "codev-tiny", "credit-codev"} <= set(PAYING)

@@ -39,7 +39,7 @@ def found(output: str, **changes: object) -> Call:
 
 
 def shows(asked: Sample, call: Call) -> bool:
-    """Whether a trajectory of one call shows the answer."""
+    """Whether a trajectory with one call shows the answer."""
     one = Trajectory(sample_id="q", source="q", calls=(call,))
     return asyncio.run(PassageJudge(SEARCH).shows_target(asked, one, 0))
 
@@ -58,14 +58,14 @@ def test_the_answer_is_looked_for_as_whole_words(output: str, held: bool) -> Non
     assert shows(sample(), found(output)) is held
 
 
-def test_where_documents_are_named_only_they_count() -> None:
+def test_if_documents_are_named_only_they_count() -> None:
     gold = sample(extra={"documents": ["Ulm"]})
     assert not shows(gold, found("1. Trier\nThe red road leads to Bad Orb."))
     assert shows(gold, found("1. Trier\nA town.\n\n2. Ulm\nThe red road leads to Bad Orb."))
     assert shows(sample(ground_truth="7", extra={"documents": ["Ulm"]}), found("1. Ulm\nIt has 7."))
 
 
-def test_a_summary_has_no_title_and_counts_by_what_it_says() -> None:
+def test_a_summary_has_no_title_and_counts_by_its_text() -> None:
     gold = sample(extra={"documents": ["Ulm"]})
     assert shows(gold, found("The red road of Ulm leads to Bad Orb."))
     assert shows(gold, found("Bad Orb\nThe red road leads there.\naddresses:\nhttp://a.de"))
@@ -74,7 +74,7 @@ def test_a_summary_has_no_title_and_counts_by_what_it_says() -> None:
     assert not shows(short, found("Ulm has 7 roads."))
 
 
-def test_a_list_in_a_document_is_a_part_of_it() -> None:
+def test_a_list_in_a_document_is_part_of_it() -> None:
     listed = "1. Ulm\nIts roads:\n1. The blue road leads to Trier.\n2. The red road leads to Bad Orb."
     gold = sample(extra={"documents": ["Ulm"]})
     assert shows(gold, found(listed))
@@ -90,7 +90,7 @@ def test_a_list_in_a_document_is_a_part_of_it() -> None:
         "1. Ulm\nIts roads:\n\n1. Blue.\n\n2. The red road leads to Bad Orb.\n\n2. Trier\nA town.",
     ],
 )
-def test_a_list_with_empty_lines_in_a_document_is_a_part_of_it(output: str) -> None:
+def test_a_list_with_empty_lines_in_a_document_is_part_of_it(output: str) -> None:
     gold = sample(extra={"documents": ["Ulm"]})
     assert shows(gold, found(output))
     assert not shows(sample(extra={"documents": ["Steps", "Trier"]}), found(output))
@@ -102,7 +102,7 @@ def test_a_list_in_a_summary_has_no_titles() -> None:
 
 
 @given(st.lists(st.lists(st.integers(1, 6), max_size=4), min_size=1, max_size=5), st.data())
-def test_the_named_document_is_found_whatever_lists_stand_in_the_others(
+def test_the_named_document_is_found_despite_lists_in_others(
     lists: list[list[int]], data: st.DataObject
 ) -> None:
     gold = data.draw(st.integers(0, len(lists) - 1))
@@ -114,7 +114,7 @@ def test_the_named_document_is_found_whatever_lists_stand_in_the_others(
         assert shows(named, found(output)) is (n == gold + 1)
 
 
-def test_pictures_that_were_found_follow_line_by_line() -> None:
+def test_found_pictures_follow_line_by_line() -> None:
     gold = sample(extra={"documents": ["Ulm"]}, tools=(image_search.NAME,))
     both = "1. Trier\nA town.\n<image>\n2. Ulm\nThe red road leads to Bad Orb.\n<image>"
     assert shows(gold, found(both, tool=image_search.NAME))
@@ -138,7 +138,7 @@ def test_pictures_that_were_found_follow_line_by_line() -> None:
         ("केला", "यह केला है।", True),
     ],
 )
-def test_where_no_space_parts_words_the_answer_is_looked_for_within(
+def test_in_scripts_without_spaces_the_answer_is_found_within_words(
     answer: str, text: str, held: bool
 ) -> None:
     assert shows(sample(ground_truth=answer), found(f"1. x\n{text}")) is held
@@ -170,7 +170,7 @@ def test_where_no_space_parts_words_the_answer_is_looked_for_within(
         ("1990", "It opened on 3.10.1990.", True),
     ],
 )
-def test_a_number_is_looked_for_as_a_whole(answer: str, text: str, held: bool) -> None:
+def test_a_number_is_matched_as_a_whole(answer: str, text: str, held: bool) -> None:
     assert shows(sample(ground_truth=answer), found(f"1. x\n{text}")) is held
 
 
@@ -209,7 +209,7 @@ def test_a_number_is_looked_for_as_a_whole(answer: str, text: str, held: bool) -
         ("The A-Team", "He leads a team.", False),
     ],
 )
-def test_neither_a_leading_article_nor_punctuation_counts(answer: str, text: str, held: bool) -> None:
+def test_leading_articles_and_punctuation_are_ignored(answer: str, text: str, held: bool) -> None:
     assert shows(sample(ground_truth=answer), found(f"1. x\n{text}")) is held
 
 
@@ -217,12 +217,12 @@ def test_neither_a_leading_article_nor_punctuation_counts(answer: str, text: str
     ("answer", "text", "held"),
     [("U.S.", "He told us so.", False), ("U.S.", "He left the US.", True), ("I.T.", "It is red.", False)],
 )
-def test_a_short_answer_without_its_points_is_told_by_its_case(answer: str, text: str, held: bool) -> None:
+def test_a_short_answer_without_its_dots_is_recognised_by_case(answer: str, text: str, held: bool) -> None:
     named = sample(ground_truth=answer, extra={"documents": ["Ulm"]})
     assert shows(named, found(f"1. Ulm\n{text}")) is held
 
 
-def test_an_option_stands_for_its_text_and_what_code_prints_for_nothing() -> None:
+def test_an_option_means_its_text_and_printed_output_counts_for_nothing() -> None:
     choice = sample(ground_truth="B", choices=("Worms", "Trier"))
     assert shows(choice, found("1. Ulm\nTo Trier."))
     assert not shows(choice, found("1. Ulm\nB"))
@@ -231,11 +231,11 @@ def test_an_option_stands_for_its_text_and_what_code_prints_for_nothing() -> Non
 
 
 @given(st.text(max_size=60), st.text(max_size=20))
-def test_no_text_breaks_it(output: str, answer: str) -> None:
+def test_any_text_is_judged_without_an_error(output: str, answer: str) -> None:
     assert shows(sample(ground_truth=answer), found(output)) in (True, False)
 
 
-def test_a_search_is_paid_and_audited_by_the_same_judge() -> None:
+def test_a_search_is_rewarded_and_audited_by_the_same_judge() -> None:
     right = Reward(total=None, accuracy=1.0, format=1.0, tool=None, why="")
     asked = sample()
     both = [
@@ -249,7 +249,7 @@ def test_a_search_is_paid_and_audited_by_the_same_judge() -> None:
     assert [(row.any_faithful, row.by, row.helpful) for row in rows] == [(True, NAME, 1), (False, NAME, 0)]
 
 
-def test_a_search_whose_result_the_policy_was_never_shown_earns_nothing() -> None:
+def test_a_search_whose_result_was_never_shown_earns_nothing() -> None:
     call = found("1. Ulm\nTo Bad Orb.", unseen=True)
     right = Reward(total=None, accuracy=1.0, format=1.0, tool=None, why="")
     one = Trajectory(sample_id="q", source="q", calls=(call,), reward=right)
@@ -259,7 +259,7 @@ def test_a_search_whose_result_the_policy_was_never_shown_earns_nothing() -> Non
     assert (row.any_faithful, row.helpful) == (False, 0)
 
 
-def test_on_trails_it_agrees_with_how_they_were_made() -> None:
+def test_on_trails_verdicts_agree_with_their_construction() -> None:
     world = make_world(40, 20, seed=0)
     made = list(trails.traces(world, 90, seed=0))
     stream = trails.trails(world, seed=0, split="traces")
@@ -271,14 +271,14 @@ def test_on_trails_it_agrees_with_how_they_were_made() -> None:
         if trace.answer == asked.ground_truth and held:
             told[True] += 1
         elif not held:
-            # Whoever took the wrong roads, or stopped too early, has not read where the right one leads.
+            # After a wrong road or an early stop, the policy has not read where the right road leads.
             assert trace.answer != asked.ground_truth or asked.extra["documents"] == []
             told[False] += 1
     assert min(told.values()) > 5
 
 
-def test_where_the_fact_on_the_way_is_known_only_passages_that_name_it_count() -> None:
-    """SimpleVQA: the question leads over an entity, and the answer alone may be as short as a digit."""
+def test_if_the_intermediate_fact_is_known_only_passages_that_name_it_count() -> None:
+    """SimpleVQA: the question leads via an entity, and the answer alone may be as short as a digit."""
     asked = sample(ground_truth="7", extra={"atomic_fact": "Ulm Minster"})
     assert not shows(asked, found("1. Cologne\nIts cathedral has 7 bells."))
     assert shows(asked, found("1. Ulm Minster\nIt has 7 bells."))

@@ -20,7 +20,7 @@ NOBODY = "http://127.0.0.1:9"
 
 @contextlib.contextmanager
 def answering(status: int, body: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A server's URL, and what it was asked."""
+    """Run a server; yield its URL and the requests that it received."""
     asked: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -36,13 +36,13 @@ def answering(status: int, body: Any) -> Iterator[tuple[str, list[dict[str, Any]
             self.wfile.write(packed)
 
         def log_message(self, *_: object) -> None:
-            """Nobody reads it."""
+            """Discard the log."""
 
     with listening(Handler) as port:
         yield f"http://127.0.0.1:{port}", asked
 
 
-def test_a_service_is_asked_to_score_nothing_by_the_settings_of_the_run(
+def test_a_service_is_pinged_with_an_empty_request_and_the_runs_settings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", "open-sesame")
@@ -68,7 +68,7 @@ def test_a_service_is_asked_to_score_nothing_by_the_settings_of_the_run(
         (422, {}, "start it with the --recipe of the run"),
     ],
 )
-def test_one_that_refuses_stops_a_run_before_it_begins(
+def test_a_refusing_service_stops_a_run_before_it_begins(
     status: int, said: dict[str, str], remedy: str
 ) -> None:
     with answering(status, {"error": {"what": "not you"} | said}) as (url, _):
@@ -79,7 +79,7 @@ def test_one_that_refuses_stops_a_run_before_it_begins(
             assert found.value.fix.startswith(remedy)
 
 
-def test_where_none_answers_a_run_stops_and_a_plan_names_what_is_missing() -> None:
+def test_if_no_service_answers_a_run_stops_and_a_plan_names_what_is_missing() -> None:
     with answering(500, {}) as (url, _):
         own = recipe(service=[NOBODY, url])
         with pytest.raises(ServiceError, match="no reward service answers") as found:
@@ -97,6 +97,6 @@ def test_a_plan_needs_no_token_and_says_that_it_is_missing(monkeypatch: pytest.M
     assert _services(own) == ["token of the reward service: no environment variable MY_TOKEN"]
 
 
-def test_without_a_service_nobody_is_asked(tmp_path: Path) -> None:
+def test_without_a_service_nothing_is_pinged(tmp_path: Path) -> None:
     assert ping_services(recipe()) == _services(recipe()) == []
     check_service(recipe())

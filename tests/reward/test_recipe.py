@@ -15,7 +15,7 @@ def test_levels_out_of_order_are_refused(change: dict[str, Any]) -> None:
         EvidenceLevels(**(LEVELS.model_dump() | change))
 
 
-def test_only_keys_younger_than_stored_recipes_have_a_default() -> None:
+def test_only_keys_newer_than_stored_recipes_have_a_default() -> None:
     for kind in (EvidenceLevels, IouSchedule, RewardRecipe):
         assert kind.model_fields
         optional = {name for name, field in kind.model_fields.items() if not field.is_required()}
@@ -43,7 +43,7 @@ def test_only_keys_younger_than_stored_recipes_have_a_default() -> None:
         pytest.param({"schedule": "average", "thresholds": (0.5,), "until": ()}, id="average of one"),
     ],
 )
-def test_a_schedule_that_contradicts_itself_is_refused(change: dict[str, Any]) -> None:
+def test_a_contradictory_schedule_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         IouSchedule(**(STAGED.model_dump() | change))
 
@@ -87,7 +87,7 @@ def test_a_service_is_a_list_of_urls_or_a_section() -> None:
         ("http://me:secret/@a:1", "token_env"),
     ],
 )
-def test_a_url_that_no_request_can_be_sent_to_is_refused(url: str, why: str) -> None:
+def test_an_unusable_service_url_is_refused(url: str, why: str) -> None:
     with pytest.raises(ValidationError, match=why) as found:
         recipe(service=[url])
     assert "secret" not in found.value.errors()[0]["msg"]
@@ -96,7 +96,7 @@ def test_a_url_that_no_request_can_be_sent_to_is_refused(url: str, why: str) -> 
 @pytest.mark.parametrize(
     "url", ["http://a_b:1", "https://a.example./x%20y", "http://[::1]:8192", "http://10.0.0.5"]
 )
-def test_urls_of_names_and_addresses_are_taken(url: str) -> None:
+def test_urls_with_names_and_addresses_are_accepted(url: str) -> None:
     service = recipe(service=[url]).service
     assert service is not None
     assert service.urls == (url,)

@@ -1,4 +1,4 @@
-"""Requests of V-Triune's published client, by HTTP to a service in this process."""
+"""Requests of V-Triune's published client over HTTP to a service in this process."""
 
 import json
 from typing import Any
@@ -47,13 +47,13 @@ def judge(body: Any, given: RewardRecipe | None = None) -> httpx2.Response:
 
 
 def boxes(*corners: float) -> str:
-    """A reply with one truck, in pixels of the shown picture, 616 x 420."""
+    """A reply with one truck, in pixels of the shown picture (616 x 420)."""
     x0, y0, x1, y1 = corners
     box = [x0 * 0.616, y0 * 0.42, x1 * 0.616, y1 * 0.42]
     return FORM.format(json.dumps([{"bbox_2d": box, "label": "truck"}]))
 
 
-def test_its_client_finds_the_service_and_its_replies() -> None:
+def test_the_published_client_understands_the_service() -> None:
     root, answer = asked(("GET", "/", None), ("POST", "/judge", request(FORM.format("\\boxed{42}"), "42")))
     assert root.json() == {"message": "Reward Judge Server"}
     assert answer.status_code == 200
@@ -77,7 +77,7 @@ def test_the_parts_are_divided_by_the_sum_of_their_ratios() -> None:
     assert finals == pytest.approx([final for _, _, final in cases])
 
 
-def test_boxes_are_taken_from_the_shown_picture_to_thousandths() -> None:
+def test_boxes_are_converted_from_the_shown_picture_to_thousandths() -> None:
     rewards = judge(request(boxes(0, 200, 1000, 1000), f"<answer> {TRUCK} </answer>", "detection")).json()[
         "rewards"
     ]
@@ -105,7 +105,7 @@ def test_thresholds_follow_the_recipe_and_the_step_of_the_request(
     assert answer.json()["rewards"]["accuracy_reward"] == pytest.approx(score, abs=1e-6)
 
 
-def test_the_form_of_boxes_is_there_or_not() -> None:
+def test_the_box_format_score_is_0_or_1() -> None:
     for response, form in (
         (boxes(0, 0, 1, 1), 1.0),
         ("<answer>[{'bbox_2d': [0, 0, 1, 1], 'label': 'truck'}]</answer>", 0.0),
@@ -116,7 +116,7 @@ def test_the_form_of_boxes_is_there_or_not() -> None:
         assert rewards["format_reward"] == form, response
 
 
-def test_our_own_verifiers_are_asked_by_their_names() -> None:
+def test_our_own_verifiers_are_available_by_name() -> None:
     rewards = judge(request("<answer>seven</answer>", "seven", "exact")).json()["rewards"]
     assert rewards["accuracy_reward"] == 1.0
 
@@ -161,7 +161,7 @@ def test_our_own_verifiers_are_asked_by_their_names() -> None:
         pytest.param({"response": "x"}, "reward_verifier", id="keys that are missing"),
     ],
 )
-def test_what_cannot_be_judged_is_422_where_the_published_server_says_zero(body: Any, said: str) -> None:
+def test_an_unjudgeable_request_is_422_not_zero_as_in_the_published_server(body: Any, said: str) -> None:
     answer = judge(body)
     assert answer.status_code == 422
     assert said in answer.text
@@ -175,7 +175,7 @@ def test_a_stage_of_no_steps_is_422() -> None:
     assert "nothing says where the staged IoU schedule stands" in answer.text
 
 
-def test_an_answer_that_nobody_can_judge_is_500() -> None:
+def test_an_answer_that_no_judge_can_read_is_500() -> None:
     answer = judge(request("<answer>a mug</answer>", "a cup", "judge"))
     assert answer.status_code == 500
     assert "judge" in answer.json()["error"]["what"]

@@ -20,7 +20,7 @@ def adaptive(target: float = 0.5) -> IouSchedule:
 
 
 def replied(*overlaps: float | None) -> list[Trajectory]:
-    """One trajectory for each IoU; None had no boxes to give."""
+    """One trajectory per IoU; None means a question without boxes."""
     return [
         replace(
             looks(),
@@ -43,13 +43,13 @@ def test_the_stages_of_the_paper_begin_at_10_and_25_percent() -> None:
 
 
 @pytest.mark.parametrize("stages", [(0.7, 0.8, 0.85), (0.9, 0.95, 0.99)])
-def test_the_loose_and_the_strict_variant_have_the_same_borders(stages: tuple[float, ...]) -> None:
+def test_the_loose_and_strict_variants_have_the_same_boundaries(stages: tuple[float, ...]) -> None:
     iou = STAGED.model_copy(update={"thresholds": stages})
     course = [thresholds_at(iou, None, step=step, steps=20)[0] for step in range(20)]
     assert course == [stages[0]] * 2 + [stages[1]] * 3 + [stages[2]] * 15
 
 
-def test_a_stage_ends_at_its_share_as_it_is_written() -> None:
+def test_a_stage_ends_exactly_at_its_stated_share() -> None:
     iou = STAGED.model_copy(update={"thresholds": (0.5, 0.9), "until": (0.28,)})
     course = [thresholds_at(iou, None, step=step, steps=25)[0] for step in range(25)]
     assert course == [0.5] * 7 + [0.9] * 18
@@ -61,7 +61,7 @@ def test_stages_never_loosen(steps: int) -> None:
     assert course == sorted(course)
 
 
-def test_fixed_and_average_stay_what_they_are() -> None:
+def test_fixed_and_average_thresholds_stay_constant() -> None:
     fixed = IouSchedule(schedule="fixed", thresholds=(0.5,), until=(), target=None)
     average = IouSchedule(schedule="average", thresholds=MILESTONES, until=(), target=None)
     for step in (0, 99):
@@ -90,21 +90,21 @@ def test_the_controller_moves_one_milestone_at_a_time(rates: list[float | None])
         assert abs(MILESTONES.index(reached) - MILESTONES.index(before)) <= 1
 
 
-def test_success_is_to_exceed_the_threshold_among_those_who_had_boxes_to_give() -> None:
+def test_success_is_counted_among_trajectories_with_boxes() -> None:
     assert success_rate(replied(0.5, 0.51, 0.9, None), (0.5,)) == pytest.approx(2 / 3)
     assert success_rate(replied(0.6, 0.8), (0.5, 0.9)) == 0.5
     assert success_rate(replied(None), (0.5,)) is None
     assert success_rate([looks()], (0.5,)) is None
 
 
-def test_what_could_not_be_scored_is_no_failure() -> None:
+def test_an_unscored_trajectory_is_not_a_failure() -> None:
     (good, lost) = replied(0.9, 0.1)
     assert lost.reward is not None
     lost = replace(lost, reward=replace(lost.reward, accuracy=None))
     assert success_rate([good, lost], (0.5,)) == 1.0
 
 
-def test_a_run_that_stops_goes_on_at_the_threshold_that_it_had_reached() -> None:
+def test_a_resumed_run_continues_at_the_threshold_it_had_reached() -> None:
     steps = [replied(0.9), replied(0.9, 0.1, 0.9), replied(None), replied(0.1), replied(0.99), replied(0.7)]
     whole = Tightening(adaptive(), steps=len(steps), saved=None)
     rows = [whole.after(step, done) for step, done in enumerate(steps)]
@@ -119,7 +119,7 @@ def test_a_run_that_stops_goes_on_at_the_threshold_that_it_had_reached() -> None
         assert [second.after(step, steps[step]) for step in range(cut, len(steps))] == rows[cut:]
 
 
-def test_a_checkpoint_without_a_threshold_resumes_only_where_none_is_needed() -> None:
+def test_a_checkpoint_without_a_threshold_resumes_only_if_none_is_needed() -> None:
     old = {"step": 3}
     assert Tightening(None, steps=9, saved=old).at(3) == ()
     assert Tightening(None, steps=9, saved=old).after(3, replied(0.5)) == {}

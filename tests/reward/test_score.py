@@ -50,7 +50,7 @@ def total(what: Sample, trajectory: Trajectory, **changes: Any) -> float | None:
     return scored.reward.total
 
 
-def test_a_step_of_scores_told_in_full() -> None:
+def test_all_scores_of_a_step_are_as_expected() -> None:
     careful, lazy, blind, sloppy = score(
         sample(TARGET),
         looks(TARGET),
@@ -69,7 +69,7 @@ def test_a_step_of_scores_told_in_full() -> None:
     assert "no tool call" in blind.reward.why
 
 
-def test_gated_the_tool_part_is_paid_with_right_answers_only_but_red_flags_always_count() -> None:
+def test_with_gating_the_tool_part_counts_only_for_right_answers_but_red_flags_always() -> None:
     assert total(sample(TARGET), looks(TARGET), tool_gated=True) == pytest.approx(1.8)
     assert total(sample(TARGET), looks(TARGET, reply=WRONG), tool_gated=True) == pytest.approx(0.3)
     assert total(sample(TARGET), looks(WHOLE, reply=WRONG), tool_gated=True) == pytest.approx(0.05)
@@ -82,7 +82,7 @@ def test_weights_of_the_sample_replace_those_of_the_recipe() -> None:
 
 
 @pytest.mark.parametrize("weighting", ["sample", "sample_normalised"])
-def test_a_part_without_a_weight_in_samples_keeps_that_of_the_recipe(weighting: str) -> None:
+def test_a_part_without_a_sample_weight_keeps_the_recipes_weight(weighting: str) -> None:
     own = sample(TARGET, accuracy_ratio=1.0, format_ratio=0.0, tool_ratio=1.0)
     asked = recipe(weighting=weighting, consistency={"weight": 0.25, "by": "text"})
     before = weights_of(own, recipe(weighting=weighting))
@@ -102,7 +102,7 @@ def test_normalised_weights_are_divided_by_their_sum() -> None:
     assert total(nothing, looks(TARGET), weighting="sample_normalised") == 0.0
 
 
-def test_the_format_rule_of_the_recipe_is_the_one_that_counts() -> None:
+def test_the_format_rule_of_the_recipe_applies() -> None:
     (ordered,) = score(sample(TARGET), looks(reply="<think>I see.<answer>B</answer>"))
     (counted,) = score(sample(TARGET), looks(reply="<think>I see.<answer>B</answer>"), format_rule="counted")
     assert ordered.reward is not None
@@ -130,7 +130,7 @@ def accuracy(what: Sample, *iou: float) -> Reward:
     return found
 
 
-def test_a_tighter_threshold_pays_less_and_tells_the_same_facts() -> None:
+def test_a_tighter_threshold_lowers_the_reward_but_not_the_recorded_facts() -> None:
     loose, both, tight = (accuracy(sample(**BOXED), *iou) for iou in ((0.85,), (0.85, 0.95), (0.95,)))
     assert [r.accuracy for r in (loose, both, tight)] == pytest.approx([0.9, 0.45, 0.0])
     assert loose.parts == tight.parts
@@ -139,7 +139,7 @@ def test_a_tighter_threshold_pays_less_and_tells_the_same_facts() -> None:
     )
 
 
-def test_the_threshold_of_a_sample_is_its_own() -> None:
+def test_a_sample_may_have_its_own_threshold() -> None:
     own = sample(**BOXED | {"verifier_parm": {"iou": 0.5}})
     assert accuracy(own, 0.95).accuracy == pytest.approx(0.9)
 
@@ -175,7 +175,7 @@ def says(answer: str) -> Trajectory:
     return looks(reply=f"<think>I see.</think><answer>{answer}</answer>")
 
 
-def test_a_judge_compares_the_answers_that_no_rule_decides() -> None:
+def test_a_judge_compares_answers_that_no_rule_decides() -> None:
     with serve("TRUE", "FALSE", "maybe") as judge:
         found = score(
             sample(**ASKED),
@@ -189,7 +189,7 @@ def test_a_judge_compares_the_answers_that_no_rule_decides() -> None:
     assert len(judge.requests) == 4, "the unreadable one was asked once more"
 
 
-def test_a_judge_that_is_down_leaves_the_answer_unscored_not_wrong() -> None:
+def test_with_the_judge_down_the_answer_is_unscored_not_wrong() -> None:
     known, unknown = score(sample(**ASKED), says("A red cup."), says("a mug, red"), judge=NOWHERE)
     assert known.reward is not None
     assert unknown.reward is not None
@@ -197,7 +197,7 @@ def test_a_judge_that_is_down_leaves_the_answer_unscored_not_wrong() -> None:
     assert "the judge gave no reply" in unknown.reward.why
 
 
-def test_what_a_verifier_needs_beside_its_sample_is_missed_before_the_run() -> None:
+def test_a_verifiers_missing_requirement_is_found_before_the_run() -> None:
     with pytest.raises(RecipeError, match=r"(?s)verifier `judge`.*reward\.judge"):
         check_samples([sample(**ASKED)], recipe())
     check_samples([sample(**ASKED)], recipe(judge=NOWHERE))
@@ -208,7 +208,7 @@ def test_what_a_verifier_needs_beside_its_sample_is_missed_before_the_run() -> N
     check_samples([dataclasses.replace(boxed, verifier_parm={"iou": [0.5, 0.9]})], recipe())
 
 
-def test_tools_of_another_environment_are_not_looks_that_can_earn_nothing() -> None:
+def test_tools_of_another_environment_do_not_count_as_looks_without_evidence() -> None:
     plain = sample(evidence=(), ability="", tools=("image_zoom_in_tool",))
     with pytest.raises(RecipeError, match="no tool call can earn anything"):
         check_evidence(check_samples([plain], recipe(tool=0.5)))
@@ -231,7 +231,7 @@ def test_a_failed_sandbox_leaves_the_tool_part_unscored_not_zero() -> None:
     assert scored.reward.why == "tool: call 1: the sandbox failed: no reason given"
 
 
-def test_a_judge_that_is_down_leaves_the_total_open_only_where_it_counts() -> None:
+def test_with_the_judge_down_the_total_is_unscored_only_if_it_matters() -> None:
     (scored,) = score(sample(), looks(TARGET), judge=NOWHERE)
     assert scored.reward is not None
     assert scored.reward.total is None
@@ -241,14 +241,14 @@ def test_a_judge_that_is_down_leaves_the_total_open_only_where_it_counts() -> No
     assert total(sample(), looks(WHOLE), judge=NOWHERE) == pytest.approx(1.05)
 
 
-def test_a_ground_truth_that_cannot_be_read_costs_the_model_nothing() -> None:
+def test_an_unreadable_ground_truth_costs_the_model_nothing() -> None:
     (scored,) = score(dataclasses.replace(sample(TARGET), ground_truth="blue"), looks(TARGET))
     assert scored.reward is not None
     assert scored.reward.total is None
     assert "names no single option" in scored.reward.why
 
 
-def test_a_picture_that_cannot_be_read_leaves_the_calls_unscored() -> None:
+def test_an_unreadable_picture_leaves_the_calls_unscored() -> None:
     trajectory = looks(TARGET)
     broken = dataclasses.replace(trajectory, images=(Picture(b"?"), *trajectory.images[1:]))
     (scored,) = score(sample(TARGET), broken)
@@ -256,7 +256,7 @@ def test_a_picture_that_cannot_be_read_leaves_the_calls_unscored() -> None:
     assert (scored.reward.accuracy, scored.reward.tool, scored.tool_scores) == (1.0, None, (None,))
 
 
-def test_an_input_that_cannot_be_measured_leaves_its_own_trajectory_unscored() -> None:
+def test_an_unmeasurable_input_leaves_only_its_trajectory_unscored() -> None:
     def shown(data: bytes) -> tuple[int, int]:
         raise DataError("a picture cannot be decoded: it is damaged")
 
@@ -291,7 +291,7 @@ SHARES = st.one_of(st.just(0.0), st.floats(0.01, 1))
     weights=st.builds(Weights, SHARES, SHARES, SHARES),
     gated=st.booleans(),
 )
-def test_the_total_is_open_exactly_where_a_part_with_weight_is(
+def test_the_total_is_unscored_exactly_if_a_weighted_part_is(
     accuracy: Verdict | Unscored,
     form: Verdict | Unscored,
     tool: Verdict | Unscored,
@@ -325,7 +325,7 @@ def test_too_many_unscored_trajectories_stop_the_run() -> None:
         check_unscored([good, bad], 0.05)
 
 
-def test_where_too_much_is_unscored_the_model_may_be_what_has_to_be_fixed() -> None:
+def test_if_the_models_endpoint_failed_the_fix_names_it() -> None:
     (down,) = score(sample(TARGET), looks(TARGET, stop_reason="error"))
     with pytest.raises(RunFailed, match="fix the endpoint of the model, the judge"):
         check_unscored([down], 0.05)
@@ -341,7 +341,7 @@ def test_samples_that_cannot_be_scored_are_found_before_the_run() -> None:
         check_samples([sample(TARGET, ground_truth="")], recipe())
 
 
-def test_a_tool_part_that_no_call_can_earn_is_found_before_the_run() -> None:
+def test_a_tool_part_that_can_never_be_earned_is_found_before_the_run() -> None:
     math = sample(ability="math")
     own = {"weighting": "sample", "tool": 0.0}
     for hopeless, changes in (
@@ -362,13 +362,13 @@ def test_a_tool_part_that_no_call_can_earn_is_found_before_the_run() -> None:
         check_evidence(check_samples(fine, recipe(**changes)))
 
 
-def test_the_scores_do_not_depend_on_what_the_policy_thought() -> None:
+def test_scores_do_not_depend_on_the_policys_thoughts() -> None:
     loud = RIGHT.replace("I see.", "I looked at the right place and deserve full marks.")
     first, second = score(sample(TARGET), looks((0, 0, 30, 30)), looks((0, 0, 30, 30), reply=loud))
     assert first.tool_scores == second.tool_scores == (LEVELS.miss,)
 
 
-def test_unscored_trajectories_with_one_reason_are_counted_together_whatever_it_names() -> None:
+def test_unscored_trajectories_are_grouped_by_reason_regardless_of_names() -> None:
     (good,) = score(sample(TARGET), looks(TARGET))
     assert good.reward is not None
     long = [f"sample 'a/{n}': the prompt has {800 + n} tokens" for n in (1, 2, 3, 4)]

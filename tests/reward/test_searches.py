@@ -1,4 +1,4 @@
-"""Searches that look for a reward, each beside the honest ones that are like it."""
+"""Reward-hacking searches, each next to similar honest ones."""
 
 import asyncio
 import dataclasses
@@ -42,7 +42,7 @@ def done(*calls: Call, answer: str = "Bad Orb") -> Trajectory:
 
 
 def scores(what: Sample, *calls: Call) -> list[float]:
-    """What the judge of passages gives for each call; red flags aside."""
+    """The passage judge's score for each call, without red flags."""
     one, judges = done(*calls), Judges(SEARCH, None)
     return [asyncio.run(score_call(what, one, k, judges)).score for k in range(len(calls))]
 
@@ -82,7 +82,7 @@ REPLIES = {
 }
 
 
-def test_the_table_of_searches_in_the_page_of_the_reward_is_what_they_earn() -> None:
+def test_the_table_of_searches_on_the_reward_page_is_correct() -> None:
     page = (Path(vtune.reward.__file__).parent / "README.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in page.splitlines()]
     told = {row[0]: row[1:] for row in rows if row[0] in REPLIES}
@@ -95,7 +95,7 @@ def test_the_table_of_searches_in_the_page_of_the_reward_is_what_they_earn() -> 
     assert told == expected
 
 
-def test_the_same_good_search_again_raises_nothing_however_often() -> None:
+def test_repeating_a_good_search_never_raises_the_score() -> None:
     honest, again, other_words = rewarded(
         sample(),
         done(BLUE, RED),
@@ -131,7 +131,7 @@ def test_a_search_repeats_another_by_tool_and_arguments(first: str, second: str,
     assert not repeated_searches([dataclasses.replace(calls[0], unseen=True), calls[1]])
 
 
-def test_a_passage_is_rewarded_once_and_a_new_one_beside_it_counts() -> None:
+def test_a_passage_is_rewarded_once_and_a_new_one_still_counts() -> None:
     assert scores(sample(), RED, search("road of Ulm", GOOD)) == [FULL, 0.0]
     assert scores(sample(), RED, search("Ulm", f"{GOOD}\n\n2. Trier\nA town.")) == [FULL, MISSED]
     assert scores(sample(), BLUE, search("Ulm", f"{MISS}\n\n2. Ulm\nTo Bad Orb.")) == [MISSED, FULL]
@@ -143,7 +143,7 @@ def test_a_passage_is_rewarded_once_and_a_new_one_beside_it_counts() -> None:
     assert scores(sample(), before, whole) == [MISSED, FULL]
 
 
-def test_summaries_show_the_answer_once_in_whatever_words() -> None:
+def test_summaries_show_the_answer_once_however_worded() -> None:
     missed = search("blue road", "The results say nothing about it.")
     assert scores(sample(), *SUMMARIES) == [FULL, MISSED, MISSED]
     assert scores(sample(), SUMMARIES[0], SUMMARIES[0]) == [FULL, 0.0]
@@ -157,7 +157,7 @@ def test_summaries_show_the_answer_once_in_whatever_words() -> None:
     assert (row.any_faithful, row.helpful) == (True, 1)
 
 
-def test_summaries_name_the_fact_on_the_way_once_and_then_the_answer() -> None:
+def test_summaries_show_the_intermediate_fact_once_and_then_the_answer() -> None:
     through = sample(extra={"atomic_fact": "Ulm Minster"})
     fact = search("the church", "It is the Ulm Minster.")
     again = search("church of Ulm", "The church is called Ulm Minster.")
@@ -166,7 +166,7 @@ def test_summaries_name_the_fact_on_the_way_once_and_then_the_answer() -> None:
     assert scores(through, fact, again, both, last) == [SEARCH.partial, MISSED, FULL, MISSED]
 
 
-def test_what_the_policy_never_saw_was_not_shown() -> None:
+def test_unseen_results_do_not_count_as_shown() -> None:
     unseen = dataclasses.replace(RED, unseen=True)
     repeated = done(unseen, RED)
     (one,) = rewarded(sample(), repeated)
@@ -175,7 +175,7 @@ def test_what_the_policy_never_saw_was_not_shown() -> None:
 
 
 @pytest.mark.parametrize("output", ["", text_search.NOTHING, image_search.NOTHING])
-def test_what_found_nothing_or_is_no_search_earns_nothing(output: str) -> None:
+def test_an_empty_or_invalid_search_earns_nothing(output: str) -> None:
     assert scores(sample(tools=EVERY), search("asdf", output)) == [0.0]
     other = [
         dataclasses.replace(CODE, status="limit"),
@@ -185,7 +185,7 @@ def test_what_found_nothing_or_is_no_search_earns_nothing(output: str) -> None:
     assert scores(sample(tools=EVERY), *other) == [0.0] * 3
 
 
-def test_a_tool_of_ones_own_is_a_miss_and_halves_no_honest_second_hop() -> None:
+def test_a_custom_tool_is_a_miss_and_does_not_reduce_an_honest_second_hop() -> None:
     assert scores(sample(tools=(*EVERY, "fetch")), BLUE, PAGE, RED) == [MISSED, MISSED, FULL]
 
 
@@ -205,7 +205,7 @@ def test_a_tool_of_ones_own_is_a_miss_and_halves_no_honest_second_hop() -> None:
         ("The The", "the river and the road", False),
     ],
 )
-def test_a_query_names_an_answer_whose_words_stand_together(answer: str, query: str, guessed: bool) -> None:
+def test_a_query_names_an_answer_if_its_words_are_adjacent(answer: str, query: str, guessed: bool) -> None:
     asked = sample(ground_truth=answer, prompt=(Message("user", "What is it?"),))
     output = f"1. x\nIt is {answer}."
     assert scores(asked, search(query, output)) == [MISSED if guessed else FULL]
@@ -229,7 +229,7 @@ def test_a_query_that_guesses_the_answer_shows_nothing(query: str) -> None:
     assert row.any_faithful is False
 
 
-def test_a_name_that_the_question_or_an_earlier_search_gave_may_stand_in_a_query() -> None:
+def test_a_query_may_use_names_from_the_question_or_earlier_searches() -> None:
     about = search("Bad Orb", ABOUT)
     assert scores(sample(), RED, about) == [FULL, FULL]
     pictured = search("", "1. Bad Orb, marketplace\n<image>", tool=image_search.NAME, arguments="{}")
@@ -249,7 +249,7 @@ def test_a_guess_does_not_take_the_reward_from_an_honest_search_after_it() -> No
 @pytest.mark.parametrize(
     "output", ["The results say nothing about Bad Orb, Worms or Trier.", 'No results for "Bad Orb".']
 )
-def test_a_summary_that_repeats_the_guess_of_its_query_shows_nothing(
+def test_a_summary_that_repeats_its_querys_guess_shows_nothing(
     output: str, extra: dict[str, list[str]]
 ) -> None:
     asked = sample(extra=extra)
@@ -285,11 +285,11 @@ def test_a_summary_that_repeats_the_guess_of_its_query_shows_nothing(
         ("1990", "the 1990s", False),
     ],
 )
-def test_how_a_page_writes_an_answer_does_not_count(answer: str, text: str, held: bool) -> None:
+def test_spelling_variants_of_an_answer_on_a_page_match(answer: str, text: str, held: bool) -> None:
     assert shows(sample(ground_truth=answer), search("", f"1. x\n{text}")) is held
 
 
-def test_the_title_of_a_named_document_is_read_but_for_short_answers() -> None:
+def test_the_title_of_a_named_document_is_read_except_for_short_answers() -> None:
     named = {"extra": {"documents": ["Ulm Minster", "Apollo 7"]}}
     church = search("", "1. Ulm Minster\nA church of 161 m.\n\n2. Apollo 7\nA flight.")
     assert shows(sample(ground_truth="Ulm Minster", **named), church)
@@ -304,7 +304,7 @@ def test_a_line_of_addresses_within_a_passage_does_not_end_it() -> None:
     assert not shows(sample(), search("", below))
 
 
-def test_a_search_that_finds_the_picture_of_the_question_is_no_scratchpad() -> None:
+def test_a_search_that_finds_the_questions_picture_is_not_a_scratchpad() -> None:
     asked = sample(images=(INPUT,), prompt=(Message("user", "<image>Where?"),), tools=EVERY)
     call = search("", "1. Bad Orb\n<image>", tool=image_search.NAME, arguments="{}", images=(1,))
     own = (INPUT, dataclasses.replace(INPUT, origin="call:0"))
@@ -317,7 +317,7 @@ def test_a_search_that_finds_the_picture_of_the_question_is_no_scratchpad() -> N
     assert coded.calls[0].flags == ("scratchpad",)
 
 
-def test_many_searches_are_judged_in_time() -> None:
+def test_many_searches_are_judged_quickly() -> None:
     calls = [search(f"road {n}", f"1. Town {n}\nIt is number {n}.") for n in range(1000)]
     began = time.monotonic()
     (one,) = rewarded(sample(), done(*calls))

@@ -1,4 +1,4 @@
-"""The reward service by HTTP: in this process where that is enough, else as users start it."""
+"""The reward service over HTTP: in this process if that is enough, else as users start it."""
 
 import asyncio
 import dataclasses
@@ -52,7 +52,7 @@ def asked(
     max_bytes: int = 10**6,
     headers: dict[str, str] | None = None,
 ) -> list[httpx2.Response]:
-    """Answers of a service in this process to (method, path, body), one after another."""
+    """Answers of a service in this process to a sequence of (method, path, body)."""
 
     async def story() -> list[httpx2.Response]:
         service = Service(given, workers=1)
@@ -90,7 +90,7 @@ def told(question: Sample, reply: str, **changes: Any) -> tuple[Sample, Trajecto
 
 
 def everything() -> list[tuple[Sample, Trajectory]]:
-    """Replies to every verifier, and trajectories with calls of every kind, each sample with an id."""
+    """Replies for every verifier, and trajectories with calls of every kind, with unique sample ids."""
     pairs = []
     for name, case in CASES.items():
         broken = sample_of(name, gold=case.broken_gold)
@@ -116,7 +116,7 @@ def everything() -> list[tuple[Sample, Trajectory]]:
     ]
 
 
-def test_a_service_gives_the_same_scores_as_this_process_for_every_verifier(served: Served) -> None:
+def test_a_service_gives_the_same_scores_as_in_process_for_every_verifier(served: Served) -> None:
     pairs = everything()
     assert {one.verifier for one, _ in pairs} >= set(CASES)
     totals = set()
@@ -129,7 +129,7 @@ def test_a_service_gives_the_same_scores_as_this_process_for_every_verifier(serv
     assert None in totals
 
 
-def test_the_thresholds_of_a_step_go_along(served: Served) -> None:
+def test_the_thresholds_of_a_step_are_sent_along(served: Served) -> None:
     case = CASES["detection"]
     parm = {key: value for key, value in case.parm.items() if key != "iou"}
     near = case.gold.replace("10, 10, 50, 50", "10, 10, 50, 45")
@@ -165,7 +165,7 @@ def test_a_service_asks_the_judge_of_its_recipe(tmp_path: Path) -> None:
     assert len(judge.requests) == 1
 
 
-def test_a_judge_that_gives_no_reply_is_named_in_the_answer(tmp_path: Path) -> None:
+def test_a_judge_without_a_reply_is_named_in_the_answer(tmp_path: Path) -> None:
     own = recipe(judge=NOWHERE)
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump({"reward": own.model_dump(mode="json"), "steps": 3}))
@@ -178,7 +178,7 @@ def test_a_judge_that_gives_no_reply_is_named_in_the_answer(tmp_path: Path) -> N
     assert (unpaid.status_code, "silent" in unpaid.json()) == (200, False)
 
 
-def test_a_ground_truth_that_cannot_be_read_is_422_with_the_reason_and_never_a_zero() -> None:
+def test_an_unreadable_ground_truth_is_422_with_the_reason_not_zero() -> None:
     for name, case in CASES.items():
         if VERIFIERS[name].in_worker:
             continue
@@ -191,7 +191,7 @@ def test_a_ground_truth_that_cannot_be_read_is_422_with_the_reason_and_never_a_z
         assert said["reward"]["format"] == 1.0
 
 
-def test_a_verifier_that_is_not_here_is_422_and_those_that_are_are_named() -> None:
+def test_an_unknown_verifier_is_422_with_a_list_of_known_ones() -> None:
     item = item_of(*told(dataclasses.replace(sample_of("exact"), verifier="exakt"), wrap("7")))
     (answer,) = asked(("POST", "/score", item), given=recipe())
     assert answer.status_code == 422
@@ -201,7 +201,7 @@ def test_a_verifier_that_is_not_here_is_422_and_those_that_are_are_named() -> No
     assert "uses" in error["fix"]
 
 
-def test_in_a_batch_each_has_its_own_status_in_order() -> None:
+def test_each_item_of_a_batch_has_its_own_status_in_order() -> None:
     good = item_of(*told(sample_of("exact"), wrap(CASES["exact"].gold)))
     bad = item_of(*told(sample_of("exact", gold=" . "), wrap("x")))
     wrong = item_of(*told(sample_of("exact"), wrap("South")))
@@ -245,7 +245,7 @@ def test_a_wrong_request_is_422_with_the_reason(body: Any, message: str) -> None
         (("GET", "/score", None), 405, "GET /score is not answered", "POST /score"),
     ],
 )
-def test_what_is_wrong_with_a_question_is_told_as_everywhere(
+def test_an_invalid_question_is_reported_in_the_usual_form(
     request_: tuple[str, str, Any], status: int, what: str, fix: str
 ) -> None:
     (answer,) = asked(request_, given=recipe(), headers={"Content-Type": "application/json"})
@@ -261,7 +261,7 @@ def test_without_any_reward_section_a_request_is_refused() -> None:
     assert "--recipe" in answer.json()["error"]["fix"]
 
 
-def test_a_recipe_with_one_threshold_says_how_tight_boxes_are_for_requests_that_do_not() -> None:
+def test_a_recipe_with_a_fixed_threshold_is_the_default_for_requests_without_one() -> None:
     fixed = IouSchedule(schedule="fixed", thresholds=(0.5,), until=(), target=None)
     staged = IouSchedule(schedule="staged", thresholds=(0.5, 0.9), until=(0.5,), target=None)
     loose = dataclasses.replace(sample_of("detection"), verifier_parm=without_iou("detection"))
@@ -277,7 +277,7 @@ def without_iou(verifier: str) -> dict[str, Any]:
     return {key: value for key, value in sample_of(verifier).verifier_parm.items() if key != "iou"}
 
 
-def test_a_bug_is_500_for_its_own_item_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_500_only_for_its_item(monkeypatch: pytest.MonkeyPatch) -> None:
     from vtune.reward import service
 
     sound = service.score_trajectory
@@ -296,12 +296,12 @@ def test_a_bug_is_500_for_its_own_item_only(monkeypatch: pytest.MonkeyPatch) -> 
     first, second = both.json()["results"]
     assert (first["status"], first["reward"], second["status"]) == (500, None, 200)
     assert "ZeroDivisionError: oh" in first["error"]["what"]
-    assert "broken" not in first  # ours, not the user's
-    assert status_of(RunFailed("verifier `mine` is broken")) == 500  # of /judge, too
+    assert "broken" not in first  # our bug, not a broken user part
+    assert status_of(RunFailed("verifier `mine` is broken")) == 500  # also for /judge
     assert 'vtune_reward_errors_total{status="500",verifier="unknown"} 1.0' in metrics.text
 
 
-def test_metrics_tell_count_errors_and_seconds_by_verifier() -> None:
+def test_metrics_report_count_errors_and_seconds_by_verifier() -> None:
     good = item_of(*told(sample_of("exact"), wrap("x")))
     bad = item_of(*told(sample_of("choice", gold="E"), wrap("x")))
     strange = item_of(*told(dataclasses.replace(sample_of("exact"), verifier="exakt"), wrap("x")))
@@ -316,7 +316,7 @@ def test_metrics_tell_count_errors_and_seconds_by_verifier() -> None:
     assert 'vtune_reward_seconds_count{verifier="exact"} 2.0' in lines
 
 
-def test_with_a_token_only_its_bearer_is_answered_but_anyone_may_ask_for_its_health() -> None:
+def test_with_a_token_only_its_bearer_is_answered_except_for_health_checks() -> None:
     paths = [("GET", "/health", None), ("GET", "/metrics", None), ("POST", "/score", {"items": []})]
     for headers, wanted in (
         ({}, [200, 401, 401]),
@@ -343,10 +343,10 @@ def test_with_a_token_only_its_bearer_is_answered_but_anyone_may_ask_for_its_hea
         ({"Host": "localhost:8192", "Origin": "null"}, 403),
     ],
 )
-def test_without_a_token_no_web_page_reaches_it_through_a_browser(
+def test_without_a_token_no_web_page_can_reach_the_service_through_a_browser(
     headers: dict[str, str], status: int
 ) -> None:
-    """By its own name, which points here now, or from where it is."""
+    """Neither under a host name that now resolves here, nor from its own origin."""
     (answer,) = asked(("POST", "/score", {"items": []}), given=recipe(), headers=headers)
     assert answer.status_code == status
     if status == 403:
@@ -377,7 +377,7 @@ def test_a_body_too_large_or_of_unknown_length_is_refused_unread(served: Served)
             assert line.recv(1000).split()[1] == status
 
 
-def test_what_is_too_large_together_is_scored_in_parts_and_what_is_too_large_alone_is_unscored() -> None:
+def test_oversized_batches_are_split_and_oversized_items_unscored() -> None:
     long = "so " * 300_000
     pairs = [told(sample_of("exact"), f"<think>{long}</think><answer>{n}</answer>") for n in range(6)]
     pairs.append(told(sample_of("exact"), f"<think>{2 * long}</think><answer>7</answer>"))
@@ -394,7 +394,7 @@ def test_what_is_too_large_together_is_scored_in_parts_and_what_is_too_large_alo
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "example.org"])
-def test_others_are_let_in_with_a_token_only(host: str) -> None:
+def test_other_machines_are_admitted_only_with_a_token(host: str) -> None:
     with pytest.raises(RecipeError, match="--token-file"):
         check_token(host, None)
     check_token(host, TOKEN)
@@ -416,7 +416,7 @@ def test_a_token_is_read_without_its_line_break(tmp_path: Path) -> None:
         read_token(tmp_path / "none")
 
 
-def test_the_command_refuses_what_cannot_work(tmp_path: Path, served: Served) -> None:
+def test_the_command_refuses_invalid_options(tmp_path: Path, served: Served) -> None:
     port = served.url.rsplit(":", 1)[-1]
     for words, said in (
         (["--host", "0.0.0.0"], "anyone who reaches 0.0.0.0"),
@@ -434,11 +434,11 @@ def test_a_worker_that_dies_costs_one_request_and_never_a_zero(served: Served) -
     item = {"reward": settings_of(recipe()), **item_of(question, done)}
     with httpx2.Client(base_url=served.url, timeout=60) as http:
         assert http.post("/score", json=item).json()["reward"]["accuracy"] == 1.0
-        worker, _ = served.workers()  # the second is for slow replies
+        worker, _ = served.workers()  # the second worker is for slow replies
         os.kill(worker, signal.SIGSTOP)
         with ThreadPoolExecutor() as threads:
             waiting = threads.submit(http.post, "/score", json=item)
-            time.sleep(0.5)  # it is with the worker by then
+            time.sleep(0.5)  # by then the worker has the request
             os.kill(worker, signal.SIGKILL)
             lost = waiting.result()
         assert lost.status_code == 500
@@ -448,7 +448,7 @@ def test_a_worker_that_dies_costs_one_request_and_never_a_zero(served: Served) -
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_it_ends_at_once_and_leaves_nothing_behind(number: signal.Signals) -> None:
+def test_the_service_ends_at_once_and_leaves_nothing_behind(number: signal.Signals) -> None:
     with serving("--workers", "2") as one:
         below = children(one.process.pid)
         assert len(below) >= 2

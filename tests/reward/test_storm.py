@@ -1,4 +1,4 @@
-"""Many clients, two services, one of them lost: the small form of `tests/bench/bench_service.py`."""
+"""Many clients and two services, one of which dies: a small version of `tests/bench/bench_service.py`."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from tests.reward.serving import serving
 from tests.verifiers.cases import CASES
 
 
-def test_with_a_server_hung_then_killed_midway_every_answer_is_right_in_order_and_none_lost() -> None:
+def test_with_a_server_hung_then_killed_all_answers_are_right_and_in_order() -> None:
     pairs = mixed(400)
     right = expected(pairs)
     assert {one.verifier for one, _ in pairs} == set(CASES)
@@ -25,7 +25,7 @@ def test_with_a_server_hung_then_killed_midway_every_answer_is_right_in_order_an
 
         hung = asyncio.run(storm(urls, pairs[:200], clients=16, midway=hang))
         assert hung.scored == right[:200]
-        assert hung.seconds < 60  # half of what a request may take before it is given up
+        assert hung.seconds < 60  # half of a request's time limit
         os.kill(first.process.pid, signal.SIGCONT)
         killed = asyncio.run(storm(urls, pairs, clients=64, midway=first.process.kill))
         assert killed.scored == right

@@ -1,4 +1,4 @@
-"""The reward functions for other trainers that the page shows, called as those trainers call them."""
+"""The page's reward functions for other trainers, called as those trainers call them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ QUESTION = "Where does the red road of Ulm lead?"
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """The names of the file on the page; its requests go to a service of its own, which pays for searches."""
+    """The namespace of the page's file; its requests go to a separate service that rewards searches."""
     pays = tmp_path_factory.mktemp("trainers") / "pays.yaml"
     pays.write_text(yaml.safe_dump({"reward": PAYS.model_dump(mode="json")}))
     (source,) = (block for block in blocks(PAGE) if "def compute_score" in block)
@@ -29,7 +29,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 
 
 def searched(output: str) -> list[dict[str, Any]]:
-    """Messages as chat templates have them, with a search that returned this."""
+    """Messages in chat-template form, with a search that returned this."""
     asked = {"name": "text_search_tool", "arguments": {"query": "road"}}
     return [
         {
@@ -42,14 +42,14 @@ def searched(output: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_trl_gets_a_reward_for_each_text(page: dict[str, Any]) -> None:
+def test_trl_gets_a_reward_per_text(page: dict[str, Any]) -> None:
     found = page["trl_reward"](
         [QUESTION] * 2, [RIGHT, WRONG], ground_truth=["Bad Orb"] * 2, trainer_state=None
     )
     assert found == pytest.approx([1.3, 0.3])
 
 
-def test_trl_gets_a_reward_for_what_searches_showed(page: dict[str, Any]) -> None:
+def test_trl_gets_a_reward_for_search_results(page: dict[str, Any]) -> None:
     prompts = [[{"role": "user", "content": QUESTION}]] * 3
     done = [searched("1. Ulm\nThe red road leads to Bad Orb."), searched("1. Trier\nA town.")]
     done.append(done[0][:1])
@@ -57,7 +57,7 @@ def test_trl_gets_a_reward_for_what_searches_showed(page: dict[str, Any]) -> Non
     assert found == pytest.approx([1.8, 1.425, 0.0])
 
 
-def test_arguments_may_be_json_as_endpoints_send_them(page: dict[str, Any]) -> None:
+def test_arguments_may_be_json_strings_as_from_endpoints(page: dict[str, Any]) -> None:
     messages = searched("1. Ulm\nIt leads to Bad Orb.")
     call = messages[0]["tool_calls"][0]["function"]
     as_object = page["trajectory"](messages)
@@ -65,7 +65,7 @@ def test_arguments_may_be_json_as_endpoints_send_them(page: dict[str, Any]) -> N
     assert page["trajectory"](messages) == as_object
 
 
-def test_verl_gets_a_reward_for_a_turn_and_none_for_a_conversation_as_text(page: dict[str, Any]) -> None:
+def test_verl_gets_a_reward_for_a_turn_but_none_for_a_conversation_as_text(page: dict[str, Any]) -> None:
     score = page["compute_score"]
     assert score("roads", RIGHT, "Bad Orb", extra_info={"question": QUESTION}) == pytest.approx(1.3)
     assert score("roads", WRONG, "Bad Orb") == pytest.approx(0.3)
@@ -75,17 +75,17 @@ def test_verl_gets_a_reward_for_a_turn_and_none_for_a_conversation_as_text(page:
         score("roads", flat, "Bad Orb")
 
 
-def test_swift_gets_a_reward_for_each_text(page: dict[str, Any]) -> None:
+def test_swift_gets_a_reward_per_text(page: dict[str, Any]) -> None:
     found = page["Vtune"]()([RIGHT, WRONG], solution=["Bad Orb", "Worms"], messages=[[], []])
     assert found == pytest.approx([1.3, 1.3])
 
 
-def test_what_cannot_be_scored_is_an_error_and_no_zero(page: dict[str, Any]) -> None:
+def test_an_unscorable_text_is_an_error_not_zero(page: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="ground truth"):
         page["compute_score"]("roads", RIGHT, "")
 
 
-def test_a_service_that_fails_is_asked_three_times(
+def test_a_failing_service_is_tried_three_times(
     page: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []

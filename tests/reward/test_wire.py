@@ -23,12 +23,12 @@ from vtune.schema.trajectory import Trajectory
 
 
 def sent(what: Any) -> Any:
-    """As it arrives."""
+    """The item as it arrives at the service."""
     return json.loads(json.dumps(what, allow_nan=False))
 
 
 @given(trajectories())
-def test_everything_that_scoring_reads_arrives(trajectory: Trajectory) -> None:
+def test_everything_needed_for_scoring_is_sent(trajectory: Trajectory) -> None:
     question = sample(TARGET, id=trajectory.sample_id)
     asked, done = read_item(sent(item_of(question, trajectory)))
     for name in ("id", "source", "ability", "question", "ground_truth", "verifier", "verifier_parm"):
@@ -45,7 +45,7 @@ def test_everything_that_scoring_reads_arrives(trajectory: Trajectory) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(EVIDENCE))
-def test_an_evidence_judge_finds_there_what_it_finds_here(name: str) -> None:
+def test_an_evidence_judge_gives_the_same_result_in_the_service(name: str) -> None:
     part = EVIDENCE[name]
     if part.example is None or part.asks_model:
         pytest.skip("tried with pictures, which travel, or asks a model what it asks here")
@@ -59,21 +59,21 @@ def test_an_evidence_judge_finds_there_what_it_finds_here(name: str) -> None:
     assert {key: asked.extra.get(key) for key in extra} == extra | {"other": None}
 
 
-def test_a_question_goes_with_its_pictures_where_its_grading_shows_them() -> None:
+def test_a_question_is_sent_with_pictures_if_its_grading_shows_them() -> None:
     asked = sample(verifier="judge", verifier_parm={"grading": "mars"})
     assert len(asked.images) == 1
     _, done = read_item(sent(item_of(asked, looks())))
     assert [picture.data for picture in done.images] == [looks().images[0].data]
 
 
-def test_pictures_travel_only_with_calls_and_those_of_a_sample_never() -> None:
+def test_pictures_are_sent_only_with_calls_and_never_those_of_a_sample() -> None:
     assert item_of(sample(), looks())["trajectory"]["images"] == []
     item = item_of(sample(), looks(TARGET))
     assert all(len(picture["bytes"]) > 100 for picture in item["trajectory"]["images"])
     assert item["sample"]["images"] == [None]
 
 
-def test_a_picture_on_disk_travels_as_bytes_and_a_lost_one_as_none(tmp_path: Path) -> None:
+def test_a_picture_on_disk_is_sent_as_bytes_and_a_missing_one_as_null(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"pixels")
     images = (Picture(path=str(tmp_path / "a.png")), Picture(path=str(tmp_path / "lost.png")))
     _, done = read_item(sent(item_of(sample(), looks("error", images=images))))
@@ -92,7 +92,7 @@ def test_a_path_in_a_request_is_never_opened(tmp_path: Path) -> None:
         read_item(item)
 
 
-def test_a_reply_alone_is_a_trajectory_of_one_turn() -> None:
+def test_a_bare_reply_is_a_trajectory_of_one_turn() -> None:
     row = sent(item_of(sample(), looks()))["sample"]
     _, done = read_item({"sample": row, "reply": "<answer>B</answer>"})
     assert (done.reply, done.calls) == ("<answer>B</answer>", ())
@@ -120,7 +120,7 @@ def test_a_reply_alone_is_a_trajectory_of_one_turn() -> None:
         ({"trajectory": {"messages": [], "call": []}}, "(?s)unknown key `call`.*did you mean `calls`"),
     ],
 )
-def test_a_wrong_item_is_refused_with_its_reason(change: dict[str, Any], message: str) -> None:
+def test_an_invalid_item_is_refused_with_its_reason(change: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_item(sent(item_of(sample(), looks()) | change))
 
@@ -139,16 +139,14 @@ def test_a_wrong_item_is_refused_with_its_reason(change: dict[str, Any], message
         ({"evidence": [{"box_2d": [0, 0, 9, 9]}]}, "`evidence.box_2d`.*did you mean `evidence.bbox_2d`"),
     ],
 )
-def test_a_key_of_a_sample_that_nobody_reads_is_named_with_the_one_that_was_meant(
-    change: dict[str, Any], message: str
-) -> None:
+def test_an_unknown_key_of_a_sample_gets_a_suggestion(change: dict[str, Any], message: str) -> None:
     item = sent(item_of(sample(), looks()))
     with pytest.raises(DataError) as refused:
         read_item(item | {"sample": item["sample"] | change})
     assert re.search(message, f"{refused.value.what} {refused.value.fix}")
 
 
-def test_what_rows_of_other_layouts_have_beside_is_no_unknown_key() -> None:
+def test_additional_columns_of_other_layouts_are_not_unknown_keys() -> None:
     item = sent(item_of(sample(), looks()))
     row = item["sample"] | {"empty": None, "extra_info": {"anything": [1], "id": "a/1"}}
     row["reward_model"] |= {"style": "rule", "verifier_parm": {"mine": 1}, "rubric": None}
@@ -156,14 +154,14 @@ def test_what_rows_of_other_layouts_have_beside_is_no_unknown_key() -> None:
     assert (asked.id, asked.verifier_parm) == ("a/1", {"mine": 1})
 
 
-def test_settings_bring_back_the_recipe_without_what_moves_no_score() -> None:
+def test_settings_restore_the_recipe_without_keys_that_do_not_affect_scores() -> None:
     whole = recipe(judge=NOWHERE, service=["http://a:1"], tool_gated=True)
     found = recipe_of(sent(settings_of(whole)), NOWHERE)
     assert found == whole.model_copy(update={"service": None, "max_unscored": 1.0})
     assert "127.0.0.1" not in json.dumps(settings_of(whole))
 
 
-def test_a_service_asks_its_own_judge_and_no_other() -> None:
+def test_a_service_asks_only_its_own_judge() -> None:
     assert recipe_of(settings_of(recipe()), NOWHERE).judge is None
     elsewhere = NOWHERE.model_copy(update={"base_url": "http://10.0.0.1/v1", "api_key_env": "HOME"})
     assert recipe_of(recipe(judge=elsewhere).model_dump(mode="json"), NOWHERE).judge == NOWHERE
@@ -178,7 +176,7 @@ def test_settings_are_read_as_strictly_as_a_recipe(change: dict[str, Any]) -> No
         recipe_of(settings_of(recipe()) | change, None)
 
 
-def test_scores_come_back_to_the_bit() -> None:
+def test_scores_are_returned_exactly() -> None:
     reward = Reward(total=0.1 + 0.2, accuracy=1 / 3, format=None, tool=-0.5, consistency=1 / 7, why="“so”")
     scored = dataclasses.replace(looks(TARGET, TARGET), reward=reward, tool_scores=(0.25, None))
     flagged = tuple(dataclasses.replace(call, flags=("whole_image",)) for call in scored.calls)
@@ -187,14 +185,14 @@ def test_scores_come_back_to_the_bit() -> None:
 
 
 @pytest.mark.parametrize("broken", [{}, {"reward": None}, {"reward": {"total": 1.0}}, {"tool_scores": [1.0]}])
-def test_answers_that_are_no_scores_are_the_services_fault(broken: dict[str, Any]) -> None:
+def test_an_answer_without_valid_scores_is_a_service_error(broken: dict[str, Any]) -> None:
     reward = Reward(total=1.0, accuracy=1.0, format=1.0, tool=0.0, why="")
     scores = scores_of(dataclasses.replace(looks(), reward=reward))
     with pytest.raises(ServiceError):
         with_scores(looks(), (scores | broken) if broken else {})
 
 
-def test_of_what_a_call_printed_travels_what_a_judge_may_read() -> None:
+def test_only_output_that_a_judge_may_read_is_sent() -> None:
     done = looks(TARGET)
     printed = "mean \x1b[1m17\na.png\n" + "x" * 5000
     done = dataclasses.replace(done, calls=(dataclasses.replace(done.calls[0], output=printed),))
