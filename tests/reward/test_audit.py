@@ -169,7 +169,7 @@ def test_results_that_need_no_judge_do_not_suggest_that_there_was_one() -> None:
     assert nobody_audited(known[1:]) is None
 
 
-def test_model_verdicts_are_counted_per_question_and_box_verdicts_per_call() -> None:
+def test_a_model_judges_only_what_it_is_asked_and_boxes_judge_every_call() -> None:
     text = replace(looks(), calls=(Call(tool="python", arguments="{}", status="error", error="NameError"),))
     some = [looks(TARGET), looks((0, 0, 30, 30)), looks(WHOLE), text, looks()]
     with serve("0") as judge:

@@ -351,7 +351,7 @@ def test_without_a_token_no_web_page_can_reach_the_service_through_a_browser(
     assert answer.status_code == status
     if status == 403:
         assert "--token-file" in answer.json()["error"]["fix"]
-    # With a token it is the token that decides, by whatever name.
+    # With a token, only the token matters, whatever the host name.
     bearer = {"Authorization": f"Bearer {TOKEN}"}
     (answer,) = asked(
         ("POST", "/score", {"items": []}), given=recipe(), token=TOKEN, headers=headers | bearer
@@ -369,7 +369,7 @@ def test_a_body_too_large_or_of_unknown_length_is_refused_unread(served: Served)
     for header, status in (
         ("Content-Length: 99999999999", b"413"),
         (chunked, b"411"),
-        # The length is not that of what comes in chunks: to the parser that is no HTTP.
+        # A length together with chunked encoding is not valid HTTP for the parser.
         (f"Content-Length: 1\r\n{chunked}", b"400"),
     ):
         with socket.create_connection((host, int(port)), timeout=60) as line:

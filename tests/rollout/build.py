@@ -1,4 +1,4 @@
-"""A sandbox that answers from a list, and the jobs, engines and conversations of rollout tests."""
+"""A fake sandbox, and the jobs, engines and conversations of rollout tests."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ class FakeSession:
 
 
 class FakeSandbox:
-    """Every call of every session ends in the same way; None: no session can be opened."""
+    """A sandbox in which every call has the same result; None: no session can be opened."""
 
     tier = "flat"
 
@@ -77,7 +77,7 @@ class FakeSandbox:
 
 
 class Recording:
-    """An engine that keeps what it was asked and what it answered."""
+    """An engine that records its requests and answers."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -128,7 +128,7 @@ def roll_out(
     observation_transform: Callable[[bytes], bytes] | None = None,
     **changes: Any,
 ) -> list[Trajectory]:
-    """Conversations in which the policy says what a script says."""
+    """Run conversations in which the policy follows a script."""
     agent = Agent(
         engine or ScriptedEngine(policy.chat, script),
         sandbox or FakeSandbox(),  # type: ignore[arg-type]

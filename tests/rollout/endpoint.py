@@ -1,4 +1,4 @@
-"""A model behind an endpoint whose looks and answers are known beforehand."""
+"""A model behind an endpoint with predetermined looks and answers."""
 
 import base64
 import hashlib
@@ -32,7 +32,7 @@ def pictures_of(message: dict[str, Any]) -> list[Image.Image]:
 
 
 class Looker:
-    """Of every three samples: cuts out the sign and answers right; shows the whole picture and answers right;
+    """For every three samples: crops the sign and answers right; shows the whole picture and answers right;
     answers wrong without a look. It knows a sample by its picture, and stops before `</code>` as servers do.
     """
 
@@ -45,7 +45,7 @@ class Looker:
         assert len(self._known) == len(samples)
 
     def number(self, body: dict[str, Any]) -> int | None:
-        """Which sample a request is about; None: a greeting."""
+        """The number of the sample in a request; None for a greeting."""
         first = next(picture for message in body["messages"] for picture in pictures_of(message))
         found = self._known.get(print_of(first))
         return None if found is None else found[0]

@@ -1,4 +1,4 @@
-"""A load of conversations of very different lengths, and a loop that waits for the slowest at every turn."""
+"""Conversations of very different lengths, and a loop that waits for the slowest at every turn."""
 
 import asyncio
 import random
@@ -16,9 +16,9 @@ from vtune.schema.trajectory import Trajectory
 
 ANSWER = "<answer>7</answer>"
 TOKENS = (8, 64)
-"""Of a turn: 1 to 8, as the turns of real rollouts."""
+"""Minimum and maximum tokens per turn, which differ by a factor of 8 as in real rollouts."""
 TURNS = 6
-"""Of a conversation, at most; all numbers from 1 up are as frequent."""
+"""Maximum turns per conversation; all numbers from 1 are equally frequent."""
 
 
 class SlowSession(FakeSession):
@@ -30,7 +30,7 @@ class SlowSession(FakeSession):
 
 
 class SlowSandbox(FakeSandbox):
-    """Every call takes 200 ms, and shows a picture of its own."""
+    """Every call takes 200 ms and returns a picture that depends on the session."""
 
     async def open(self, images: Sequence[bytes], *, seed: int) -> SlowSession:
         shown = replace(SEEN, images=(picture(40, 30, seed=seed % 7),))
@@ -38,9 +38,9 @@ class SlowSandbox(FakeSandbox):
 
 
 class Shaped(Engine):
-    """The turns of an engine at lengths that the conversation's key gives; what they say is from a script.
+    """An engine whose turn lengths follow from the conversation's key; their text is scripted.
 
-    The engine draws as many tokens as the turn has, after the real prompt with its pictures.
+    The wrapped engine really generates that many tokens after the real prompt with its pictures.
     """
 
     cohorts = 1
@@ -66,8 +66,8 @@ class Shaped(Engine):
 
 
 class Barrier(Engine):
-    """The same engine for a loop that is synchronous by turn: a turn starts when all conversations wait for
-    theirs, and all continue when the last turn is drawn."""
+    """The same engine for a loop that is synchronous per turn: turns start once all conversations wait, and
+    all continue when the last turn is done."""
 
     cohorts = 1
 
@@ -123,7 +123,7 @@ async def asynchronous(engine: Engine, policy: Policy, work: Sequence[Job], lane
 
 
 async def by_turn(engine: Engine, policy: Policy, work: Sequence[Job], lanes: int) -> list[Trajectory]:
-    """Batches of as many conversations, synchronous by turn; a batch ends with its longest conversation."""
+    """Batches of conversations, synchronous per turn; a batch ends with its longest conversation."""
     runner = agent(Barrier(Shaped(engine, policy)), policy, lanes)
     found: list[Trajectory] = []
     for start in range(0, len(work), lanes):

@@ -39,7 +39,7 @@ TWO_TURNS = (LOOK, ANSWER)
 
 
 def spans(policy: Policy, trajectory: Trajectory) -> list[tuple[bool, str]]:
-    """Runs of tokens with the same loss mask, as text; a row of placeholders is written as its length."""
+    """Runs of tokens with the same loss mask, as text; placeholders are written as their number."""
     chat = policy.chat
     found = []
     marked = zip(trajectory.token_ids, trajectory.loss_mask, strict=True)
@@ -52,7 +52,7 @@ def spans(policy: Policy, trajectory: Trajectory) -> list[tuple[bool, str]]:
     return found
 
 
-def test_the_loss_mask_is_true_on_what_the_policy_wrote_and_on_nothing_else(
+def test_the_loss_mask_covers_exactly_what_the_policy_wrote(
     policy: Policy, golden: Callable[[str, str], None]
 ) -> None:
     (trajectory,) = roll_out(policy, TWO_TURNS)
@@ -65,8 +65,8 @@ def test_the_loss_mask_is_true_on_what_the_policy_wrote_and_on_nothing_else(
     assert [value is not None for value in trajectory.logprobs] == list(trajectory.loss_mask)
 
 
-def test_tokens_go_in_as_they_came_out(policy: Policy) -> None:
-    """Every prompt is the beginning of the conversation, and what was drawn stands in it unchanged."""
+def test_generated_tokens_are_fed_back_unchanged(policy: Policy) -> None:
+    """Every prompt is a prefix of the conversation, which contains the generated tokens unchanged."""
     engine = Recording(ScriptedEngine(policy.chat, TWO_TURNS))
     (trajectory,) = roll_out(policy, (), engine=engine)
     chat, pictures = policy.chat, policy.pictures
@@ -81,7 +81,7 @@ def test_tokens_go_in_as_they_came_out(policy: Policy) -> None:
     assert [request.key for request, _ in engine.asked] == [(0, 1, 3, 0, 0), (0, 1, 3, 0, 1)]
 
 
-def test_a_trajectory_tells_who_made_it_and_what_its_calls_showed(policy: Policy) -> None:
+def test_a_trajectory_records_its_policy_and_what_its_calls_showed(policy: Policy) -> None:
     (trajectory,) = roll_out(policy, TWO_TURNS)
     assert (trajectory.sample_id, trajectory.source, trajectory.group, trajectory.policy_version) == (
         "signs/1",
@@ -109,7 +109,7 @@ def test_a_trajectory_tells_who_made_it_and_what_its_calls_showed(policy: Policy
 
 
 PROMPT = 36
-"""Tokens of the sample's prompt; a look takes 50 or so, and so does what it shows."""
+"""Tokens of the sample's prompt; a look takes about 50, and so does its result."""
 
 STOPS: dict[str, tuple[str, dict[str, Any]]] = {
     "an answer": ("answer", {"script": [ANSWER]}),
@@ -161,25 +161,25 @@ def test_one_failed_sandbox_ends_one_trajectory_and_closes_its_session(policy: P
     script = [LOOK, ANSWER]
     first, second = roll_out(policy, script, sandbox=sandbox, jobs=[job(), job(rollout=1)])
     assert sorted([first.stop_reason, second.stop_reason]) == ["answer", "error"]
-    # The failed one was made again in vain.
+    # The failed session was recreated in vain.
     assert [session.closed for session in sandbox.sessions] == [True] * (1 + ATTEMPTS)
 
 
 def hairline(width: int = 200_000) -> bytes:
-    """A PNG of a few hundred bytes that is one pixel high."""
+    """A PNG of a few hundred bytes, one pixel high."""
     out = io.BytesIO()
     Image.new("L", (width, 1)).save(out, "PNG")
     return out.getvalue()
 
 
 def cut_short() -> bytes:
-    """A picture with a good head and half a body."""
+    """A picture with a valid header and half of its data."""
     return PHOTO[: len(PHOTO) // 2]
 
 
 @pytest.mark.parametrize("picture", [b"no picture", cut_short(), hairline()], ids=["none", "damaged", "thin"])
 @pytest.mark.parametrize("tools", [("python",), ()])
-def test_a_row_whose_picture_cannot_be_read_costs_its_own_rollouts_alone(
+def test_a_row_with_an_unreadable_picture_loses_only_its_own_rollouts(
     policy: Policy, picture: bytes, tools: tuple[str, ...]
 ) -> None:
     sandbox = FakeSandbox()
@@ -200,7 +200,7 @@ def test_a_prompt_without_room_for_a_reply_is_unscored_and_says_why(policy: Poli
     assert f"the prompt has {prompt} tokens, and rollout.max_tokens is {prompt}: raise it" in call.error
     assert not any(lost.loss_mask)
     (room,) = roll_out(policy, [ANSWER], max_tokens=prompt + 1)
-    assert room.stop_reason == "context"  # what it said is cut short, and that is scored
+    assert room.stop_reason == "context"  # its reply is truncated, and scored as such
 
     async def score() -> list[Trajectory]:
         async with Scorer(reward_recipe()) as scorer:
@@ -212,7 +212,7 @@ def test_a_prompt_without_room_for_a_reply_is_unscored_and_says_why(policy: Poli
     assert f"the prompt has {prompt} tokens" in scored.reward.why
 
 
-def test_a_thin_picture_that_a_session_let_through_is_the_models_error(policy: Policy) -> None:
+def test_a_too_thin_picture_returned_by_a_session_is_the_models_error(policy: Policy) -> None:
     sandbox = FakeSandbox(replace(SEEN, images=(hairline(),)))
     (trajectory,) = roll_out(policy, TWO_TURNS, sandbox=sandbox)
     (call,) = trajectory.calls
@@ -227,7 +227,7 @@ def test_a_sample_without_tools_has_no_sandbox(policy: Policy) -> None:
     assert (trajectory.stop_reason, trajectory.calls) == ("answer", ())
 
 
-def test_trajectories_come_in_the_order_of_their_jobs(policy: Policy) -> None:
+def test_trajectories_are_in_the_order_of_their_jobs(policy: Policy) -> None:
     done: list[None] = []
     sandbox = FakeSandbox()
     agent = Agent(
@@ -244,7 +244,7 @@ def test_trajectories_come_in_the_order_of_their_jobs(policy: Policy) -> None:
     assert len(set(sandbox.seeds)) == 3
 
 
-def test_no_more_sessions_are_open_than_fit_in_a_batch(policy: Policy) -> None:
+def test_open_sessions_are_limited_by_the_batch(policy: Policy) -> None:
     sandbox = FakeSandbox()
     jobs = [job(rollout=number) for number in range(5)]
     found = roll_out(policy, [LOOK], sandbox=sandbox, jobs=jobs, max_batch=2, max_turns=2)
@@ -252,7 +252,7 @@ def test_no_more_sessions_are_open_than_fit_in_a_batch(policy: Policy) -> None:
     assert sandbox.most_open == 2
 
 
-def test_while_conversations_wait_for_their_tools_others_fill_the_batch(policy: Policy) -> None:
+def test_other_conversations_fill_the_batch_during_tool_calls(policy: Policy) -> None:
     sandbox = FakeSandbox()
     jobs = [job(rollout=number) for number in range(7)]
     changes = {"max_batch": 2, "max_conversations": 5, "max_turns": 2}
@@ -283,7 +283,7 @@ def test_a_look_without_room_for_its_picture_is_still_a_call(policy: Policy) -> 
     assert [call.unseen for call in answered.calls] == [False]
 
 
-def test_a_picture_that_code_forged_is_its_error_and_not_ours(policy: Policy) -> None:
+def test_a_picture_forged_by_code_is_its_error_not_ours(policy: Policy) -> None:
     sandbox = FakeSandbox(replace(SEEN, images=(b"\x89PNG no picture",)))
     (trajectory,) = roll_out(policy, TWO_TURNS, sandbox=sandbox)
     (call,) = trajectory.calls
@@ -294,7 +294,7 @@ def test_a_picture_that_code_forged_is_its_error_and_not_ours(policy: Policy) ->
     assert trajectory.stop_reason == "answer"
 
 
-def test_no_more_conversations_run_than_the_sandbox_has_room_for(policy: Policy) -> None:
+def test_conversations_are_limited_by_the_sandboxs_capacity(policy: Policy) -> None:
     sandbox = FakeSandbox(capacity=1)
     jobs = [job(rollout=number) for number in range(3)]
     found = roll_out(policy, [LOOK], sandbox=sandbox, jobs=jobs, max_batch=3, max_turns=2)
@@ -302,14 +302,14 @@ def test_no_more_conversations_run_than_the_sandbox_has_room_for(policy: Policy)
     assert sandbox.most_open == 1
 
 
-def test_a_trajectory_says_what_its_code_ran_under(policy: Policy) -> None:
+def test_a_trajectory_records_the_sandbox_of_its_code(policy: Policy) -> None:
     silent = replace(job().sample, tools=())
     (looked,) = roll_out(policy, TWO_TURNS)
     (answered,) = roll_out(policy, [ANSWER], jobs=[job(silent)])
     assert (looked.sandbox, answered.sandbox) == ("flat", "")
 
 
-def test_the_same_job_seeds_the_sandbox_alike(policy: Policy) -> None:
+def test_the_same_job_gives_the_same_sandbox_seed(policy: Policy) -> None:
     sandbox = FakeSandbox()
     for _ in range(2):
         roll_out(policy, [ANSWER], sandbox=sandbox)
@@ -317,7 +317,7 @@ def test_the_same_job_seeds_the_sandbox_alike(policy: Policy) -> None:
     assert len(set(sandbox.seeds)) == 1
 
 
-def test_with_black_the_policy_sees_nothing_of_what_a_call_returned(policy: Policy) -> None:
+def test_with_black_call_images_the_policy_sees_no_returned_picture(policy: Policy) -> None:
     engine = Recording(ScriptedEngine(policy.chat, TWO_TURNS))
     (trajectory,) = roll_out(policy, (), engine=engine, observation_transform=black)
     original, shown = trajectory.images
@@ -334,7 +334,7 @@ def test_with_black_the_policy_sees_nothing_of_what_a_call_returned(policy: Poli
 @pytest.mark.parametrize(
     "printed", ["<image>", "<|image_pad|>", "<|im_end|>", "<im\ue000age>", "<|im\ue000_end|>"]
 )
-def test_what_code_prints_cannot_forge_a_picture_or_a_turn(policy: Policy, printed: str) -> None:
+def test_printed_output_cannot_forge_a_picture_or_a_turn(policy: Policy, printed: str) -> None:
     sandbox = FakeSandbox(replace(SEEN, output=printed))
     (trajectory,) = roll_out(policy, TWO_TURNS, sandbox=sandbox)
     (plain,) = roll_out(policy, TWO_TURNS)
@@ -344,7 +344,7 @@ def test_what_code_prints_cannot_forge_a_picture_or_a_turn(policy: Policy, print
     assert trajectory.stop_reason == "answer"
 
 
-def test_all_rollouts_of_a_group_answer_one_question_of_the_pool(policy: Policy) -> None:
+def test_all_rollouts_of_a_group_get_the_same_prompt_from_the_pool(policy: Policy) -> None:
     single = replace(SAMPLE, tools=())
     group = [job(single, rollout=number) for number in range(4)]
     others = [replace(group[0], key=(0, step, 3, 0)) for step in range(2, 10)]
@@ -354,8 +354,8 @@ def test_all_rollouts_of_a_group_answer_one_question_of_the_pool(policy: Policy)
 
 
 @pytest.mark.parametrize("steps", range(12))
-def test_a_run_that_is_cancelled_ends_its_session_and_no_other(policy: Policy, steps: int) -> None:
-    """Wherever it was: several runs of one agent are under way, as in a service."""
+def test_a_cancelled_run_closes_only_its_own_sessions(policy: Policy, steps: int) -> None:
+    """At any point, with several runs of one agent in progress, as in a service."""
     sandbox = FakeSandbox()
     agent = Agent(
         ScriptedEngine(policy.chat, [LOOK, ANSWER]),
@@ -373,7 +373,7 @@ def test_a_run_that_is_cancelled_ends_its_session_and_no_other(policy: Policy, s
         left.cancel()
         await asyncio.gather(left, return_exceptions=True)
         found = await stays
-        await agent.run([])  # waits for what still ends
+        await agent.run([])  # waits for sessions that are still closing
         return found
 
     (found,) = asyncio.run(story())
@@ -382,8 +382,8 @@ def test_a_run_that_is_cancelled_ends_its_session_and_no_other(policy: Policy, s
 
 
 @pytest.mark.parametrize("steps", range(6))
-def test_of_a_run_that_is_cancelled_only_what_has_ended_counts_as_done(policy: Policy, steps: int) -> None:
-    """After Ctrl-C the progress of an evaluation stays where it was; it went to its end."""
+def test_only_finished_jobs_of_a_cancelled_run_count_as_done(policy: Policy, steps: int) -> None:
+    """After Ctrl-C the progress of an evaluation must not jump to the end."""
     counts = {"done": 0, "ended": 0}
     agent = Agent(
         ScriptedEngine(policy.chat, [LOOK, ANSWER]),
@@ -408,7 +408,7 @@ def test_of_a_run_that_is_cancelled_only_what_has_ended_counts_as_done(policy: P
     assert counts["done"] == counts["ended"]
 
 
-def test_two_runs_share_the_room_and_the_older_one_is_served_first(policy: Policy) -> None:
+def test_two_runs_share_capacity_and_the_older_has_priority(policy: Policy) -> None:
     sandbox = FakeSandbox(capacity=3)
     agent = Agent(
         ScriptedEngine(policy.chat, TWO_TURNS),
@@ -432,5 +432,5 @@ def test_two_runs_share_the_room_and_the_older_one_is_served_first(policy: Polic
     assert [len(first), len(second)] == [7, 4]
     assert sandbox.most_open <= 3
     steps = [step for step, _ in ended]
-    assert steps.index(1) > 4  # the younger begins where the older has nobody left to begin
+    assert steps.index(1) > 4  # the younger run starts once the older has nothing left to start
     assert steps[-1] == 1

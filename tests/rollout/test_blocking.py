@@ -1,4 +1,4 @@
-"""Code of a user's own that keeps the event loop is named by its line."""
+"""User code that blocks the event loop is named by its line."""
 
 import asyncio
 import re
@@ -54,9 +54,9 @@ LONG = 2 * TICK * blocking.LOOKS
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The user's file, loaded as a run loads it; whoever sleeps is looked at often."""
+    """A user's file, loaded as in a run; the watcher samples it frequently."""
     monkeypatch.setattr(blocking, "TICK", TICK)
-    monkeypatch.setattr(uses, "_check_added", lambda file, others: None)  # it adds no part
+    monkeypatch.setattr(uses, "_check_added", lambda file, others: None)  # the file adds no part
     path = tmp_path / "mine.py"
     path.write_text(SOURCE)
     (file,) = uses.use([path])
@@ -65,7 +65,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def said(*calls: Awaitable[None]) -> list[str]:
-    """What is said of calls that run at the same time."""
+    """The messages about calls that run concurrently."""
     lines: list[str] = []
     block = Blocking(lines.append)
 
@@ -77,13 +77,13 @@ def said(*calls: Awaitable[None]) -> list[str]:
     return lines
 
 
-def test_the_line_that_does_not_let_go_is_named_while_it_runs(mine: Any) -> None:
+def test_a_blocking_line_is_named_while_it_runs(mine: Any) -> None:
     (line,) = said(mine.sleeps(LONG), mine.waits(0))
     assert re.match(r"mine\.py:6 \(time\.sleep\(seconds\)\) keeps the event loop, \d+% of the last", line)
     assert "asyncio.to_thread" in line
 
 
-def test_a_verifier_is_told_of_a_worker_and_what_nobody_awaits_to_be_quicker(
+def test_a_verifier_is_advised_to_use_a_worker_and_other_code_to_be_faster(
     mine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine.LONG, mine.answered = LONG, answered
@@ -103,14 +103,14 @@ def test_a_verifier_is_told_of_a_worker_and_what_nobody_awaits_to_be_quicker(
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Workers of xdist ignore Ctrl-C."""
+    """Handle Ctrl-C, which xdist workers ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_after_ctrl_c_the_line_that_does_not_end_is_named(mine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_ctrl_c_a_line_that_does_not_end_is_named(mine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocking, "WAIT", TICK)
     lines: list[str] = []
     before = signal.getsignal(signal.SIGINT)
@@ -143,7 +143,7 @@ def test_a_second_ctrl_c_ends_at_once(mine: Any, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_a_run_that_ends_by_itself_after_ctrl_c_says_nothing() -> None:
+def test_a_run_that_ends_by_itself_after_ctrl_c_prints_nothing() -> None:
     lines: list[str] = []
 
     async def pressed() -> None:
@@ -155,22 +155,22 @@ def test_a_run_that_ends_by_itself_after_ctrl_c_says_nothing() -> None:
     assert lines == []
 
 
-def test_many_short_calls_one_after_the_other_are_named_once(mine: Any) -> None:
+def test_many_short_consecutive_calls_are_named_once(mine: Any) -> None:
     assert len(said(mine.often(40, LONG / 40), mine.often(40, LONG / 40))) == 1
 
 
-def test_what_awaits_and_what_is_short_is_not_named(mine: Any) -> None:
+def test_awaiting_and_short_calls_are_not_named(mine: Any) -> None:
     assert said(mine.waits(LONG), mine.sleeps(2 * TICK)) == []
 
 
-def test_what_is_not_theirs_is_not_named(mine: Any) -> None:
+def test_only_user_code_is_named(mine: Any) -> None:
     async def ours() -> None:
         time.sleep(LONG)
 
     assert said(ours(), mine.waits(0)) == []
 
 
-def test_nobody_is_watched_without_a_file_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_watched_without_a_user_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocking.threading, "Thread", lambda **_: pytest.fail("a thread was started"))
     assert said(asyncio.sleep(0)) == []
 

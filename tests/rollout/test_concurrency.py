@@ -8,7 +8,7 @@ from vtune.rollout.concurrency import PrioritySemaphore
 
 
 def walked(room: int, wanted: list[tuple[int, int]], *, cancelled: frozenset[int] = frozenset()) -> list[int]:
-    """Numbers of those that want a place for some moments, in the order in which they got one."""
+    """Let tasks (order, moments) compete for places; return their numbers in the order of admission."""
     got: list[int] = []
 
     async def run() -> None:
@@ -29,10 +29,10 @@ def walked(room: int, wanted: list[tuple[int, int]], *, cancelled: frozenset[int
         for number in sorted(cancelled & set(range(len(tasks)))):
             for _ in range(chance.randint(0, 3)):
                 await asyncio.sleep(0)
-            if number not in got:  # who has a place keeps it in these tests
+            if number not in got:  # these tests cancel only waiting tasks
                 tasks[number].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # None is lost: as many as before can be taken.
+        # No place is lost: all can be taken again.
         async with asyncio.timeout(5):
             for _ in range(room):
                 await places._take(0)
@@ -46,7 +46,7 @@ def walked(room: int, wanted: list[tuple[int, int]], *, cancelled: frozenset[int
     wanted=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=12),
     cancelled=st.frozensets(st.integers(0, 11), max_size=6),
 )
-def test_no_more_are_inside_than_there_is_room_and_no_place_is_lost(
+def test_the_limit_is_never_exceeded_and_no_place_is_lost(
     room: int, wanted: list[tuple[int, int]], cancelled: frozenset[int]
 ) -> None:
     got = walked(room, wanted, cancelled=cancelled)
@@ -54,6 +54,6 @@ def test_no_more_are_inside_than_there_is_room_and_no_place_is_lost(
     assert set(range(len(wanted))) - set(got) <= cancelled
 
 
-def test_what_becomes_free_goes_to_the_oldest_step() -> None:
+def test_a_free_place_goes_to_the_oldest_step() -> None:
     wanted = [(1, 3), (1, 3), (2, 1), (1, 1), (0, 1), (0, 1), (1, 1)]
     assert walked(2, wanted) == [0, 1, 4, 5, 3, 6, 2]

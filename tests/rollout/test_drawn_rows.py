@@ -42,7 +42,7 @@ def rows_of(stops: list[tuple[str, ...]], limits: list[int]) -> DrawnRows:
 
 
 def by_hand(tokens: list[int], stops: tuple[str, ...], limit: int) -> tuple[int, str]:
-    """How many tokens a row draws of those that would come, and what ends it."""
+    """How many of the upcoming tokens a row samples, and why it ends."""
     for count in range(1, limit + 1):
         if tokens[count - 1] == END:
             return count, "end"
@@ -52,7 +52,7 @@ def by_hand(tokens: list[int], stops: tuple[str, ...], limit: int) -> tuple[int,
 
 
 @given(st.data(), st.integers(1, 5), st.integers(1, 6))
-def test_rows_end_where_reading_every_token_would_end_them(
+def test_rows_end_exactly_where_checking_every_token_would_end_them(
     data: st.DataObject, count: int, unread: int
 ) -> None:
     most = 12
@@ -87,7 +87,7 @@ def test_rows_end_where_reading_every_token_would_end_them(
         assert found.weight_versions == (7,) * length
 
 
-def test_a_nan_is_found_when_a_row_ends_and_before_any_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nan_is_found_at_the_end_of_a_row_or_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vtune.rollout.drawn_rows, "UNREAD", 3)
     zeros, nan = torch.zeros(2), torch.tensor([0.0, torch.nan])
     letters, one_ends = torch.tensor([0, 0]), torch.tensor([END, 0])

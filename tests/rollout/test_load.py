@@ -12,7 +12,7 @@ TOKEN = 0.004
 
 
 class Timed(ScriptedEngine):
-    """A token takes its time, however many are drawn."""
+    """A step takes the same time for any number of rows."""
 
     async def generate(self, request: Request) -> Completion:
         await asyncio.sleep(TOKEN * request.sampling.max_new_tokens)
@@ -20,7 +20,7 @@ class Timed(ScriptedEngine):
 
 
 def test_conversations_do_not_wait_for_each_other(policy: Policy) -> None:
-    """Against a loop that is synchronous by turn, with tools of 200 ms: nearly twice the conversations."""
+    """Nearly twice the conversations of a loop synchronous per turn, with tools that take 200 ms."""
     work = jobs(8, 8)
     seconds: list[float] = []
     loops: tuple[Callable[..., Coroutine[Any, Any, Any]], ...] = (by_turn, asynchronous)

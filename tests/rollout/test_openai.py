@@ -1,4 +1,4 @@
-"""What an endpoint is sent, and what its replies mean."""
+"""Requests to an endpoint, and the interpretation of its replies."""
 
 import asyncio
 import io
@@ -72,11 +72,11 @@ def reply(text: str, finish: str = "stop", stop: str | None = None) -> Completed
         "mentioned, then opened",
     ],
 )
-def test_a_turn_ends_as_with_an_engine_of_tokens(given: Completed, text: str, finish: str) -> None:
+def test_a_turn_ends_as_with_a_token_engine(given: Completed, text: str, finish: str) -> None:
     assert said(given, ("</code>",)) == (text, finish)
 
 
-def test_without_stop_texts_a_turn_stays_as_it_is() -> None:
+def test_without_stop_texts_a_turn_is_unchanged() -> None:
     assert said(reply("<code>1"), ()) == ("<code>1", "end")
 
 
@@ -84,7 +84,7 @@ SIDES = st.integers(1, 5000)
 
 
 @given(SIDES, SIDES, st.integers(1, 4000), st.integers(4001, 4_000_000), st.sampled_from([1, 28, 32]))
-def test_a_picture_fits_its_budget_as_far_as_whole_multiples_allow(
+def test_a_picture_fits_its_budget_as_closely_as_multiples_allow(
     width: int, height: int, least: int, most: int, multiple: int
 ) -> None:
     wide, high = fitted(width, height, least, most, multiple=multiple)
@@ -95,14 +95,14 @@ def test_a_picture_fits_its_budget_as_far_as_whole_multiples_allow(
         assert wide * high >= min(least, most - multiple * (wide + high))
 
 
-def test_what_fits_is_not_resized() -> None:
+def test_a_picture_that_fits_is_not_resized() -> None:
     assert fitted(640, 480, 1, 640 * 480, multiple=1) == (640, 480)
     assert fitted(1000, 500, 1, 125_000, multiple=1) == (500, 250)
     assert fitted(100, 50, 20_000, 30_000, multiple=1) == (200, 100)
     assert fitted(100, 60, 1, 10**6, multiple=28) == (112, 56)
 
 
-def test_a_picture_goes_as_png_then_as_jpeg_and_else_not_at_all() -> None:
+def test_a_picture_is_sent_as_png_or_else_as_jpeg_or_else_not_at_all() -> None:
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     image = Image.fromarray(noise)
     kind, data = encoded(image, 10**6)
@@ -139,7 +139,7 @@ def draw(model: FakeJudge, ledger: Path, *, turns: int = 1, temperature: float =
     return asyncio.run(story())
 
 
-def test_pictures_stand_where_their_marks_are(tmp_path: Path) -> None:
+def test_pictures_are_placed_at_their_marks(tmp_path: Path) -> None:
     with serve("7") as model:
         (completion,) = draw(model, tmp_path / "usage.jsonl")
     assert (completion.text, completion.finish, completion.context) == ("7", "end", 15)
@@ -147,11 +147,11 @@ def test_pictures_stand_where_their_marks_are(tmp_path: Path) -> None:
     system, user = model.requests[0]["messages"]
     assert system == {"role": "system", "content": "Be brief."}
     assert [part["type"] for part in user["content"]] == ["text", "image_url", "text"]
-    # Of a stop text that is no tag nobody could tell whether it was said.
+    # A stop text that is not a tag is not sent: it would be unclear whether the model produced it.
     assert model.requests[0]["stop"] == ["</code>"]
 
 
-def test_a_reply_that_a_filter_withholds_is_no_answer_of_the_model(tmp_path: Path) -> None:
+def test_a_reply_withheld_by_a_filter_is_not_the_models_answer(tmp_path: Path) -> None:
     class Handler(JsonHandler):
         def post(self) -> None:
             self.body()
@@ -163,7 +163,7 @@ def test_a_reply_that_a_filter_withholds_is_no_answer_of_the_model(tmp_path: Pat
 
 
 @pytest.mark.parametrize("content", [None, "<think>I zoom in.</think>\n", "Let me zoom in on the sign."])
-def test_a_call_that_the_endpoint_takes_out_of_the_text_is_no_answer_of_the_model(
+def test_a_call_parsed_out_by_the_endpoint_is_not_the_models_answer(
     content: str | None, tmp_path: Path
 ) -> None:
     class Handler(JsonHandler):
@@ -178,10 +178,8 @@ def test_a_call_that_the_endpoint_takes_out_of_the_text_is_no_answer_of_the_mode
 
 
 @pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
-def test_a_reply_that_the_endpoint_takes_for_thoughts_is_no_answer_of_the_model(
-    key: str, tmp_path: Path
-) -> None:
-    """It ended without closing its thoughts; one that was cut has given no answer."""
+def test_a_reply_classified_as_thoughts_is_not_the_models_answer(key: str, tmp_path: Path) -> None:
+    """It ended without closing its thoughts; a truncated one has no answer."""
     finish = ["stop", "length"]
 
     class Handler(JsonHandler):
@@ -198,7 +196,7 @@ def test_a_reply_that_the_endpoint_takes_for_thoughts_is_no_answer_of_the_model(
         assert (cut.text, cut.finish) == ("", "length")
 
 
-def test_settings_that_a_model_refuses_are_left_out_and_noted(tmp_path: Path) -> None:
+def test_settings_refused_by_a_model_are_dropped_and_noted(tmp_path: Path) -> None:
     def picky(body: dict[str, Any]) -> Any:
         for name in ("stop", "temperature", "max_tokens"):
             if name in body:
@@ -214,7 +212,7 @@ def test_settings_that_a_model_refuses_are_left_out_and_noted(tmp_path: Path) ->
     assert spent(tmp_path / "usage.jsonl", None)["without"] == ["max_tokens", "stop", "temperature"]
 
 
-def test_of_two_settings_that_exclude_each_other_top_p_goes(tmp_path: Path) -> None:
+def test_if_two_settings_exclude_each_other_top_p_is_dropped(tmp_path: Path) -> None:
     def either(body: dict[str, Any]) -> Any:
         if "top_p" in body:
             return 400, {"message": "`temperature` and `top_p` cannot both be specified for this model."}
@@ -226,7 +224,7 @@ def test_of_two_settings_that_exclude_each_other_top_p_goes(tmp_path: Path) -> N
     assert spent(tmp_path / "usage.jsonl", None)["without"] == ["top_p"]
 
 
-def test_a_turn_whose_answer_came_broken_is_drawn_again_and_counted_as_one_of_unknown_cost(
+def test_a_broken_answer_is_generated_again_and_has_unknown_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vtune.judge.completions.FIRST_WAIT_S", 0.0)
@@ -248,7 +246,7 @@ def used(**changes: Any) -> Used:
     return Used(**(values | {"fingerprint": None, "without": []} | changes))
 
 
-def test_costs_are_those_of_the_users_prices_and_unknown_where_tokens_are(tmp_path: Path) -> None:
+def test_costs_use_the_users_prices_and_are_unknown_without_token_counts(tmp_path: Path) -> None:
     prices = Prices(input=2.0, cached_input=0.5, output=8.0, currency="USD")
     path = tmp_path / "usage.jsonl"
     assert spent(path, prices)["cost"] == {"amount": 0.0, "currency": "USD"}
@@ -266,7 +264,7 @@ def test_costs_are_those_of_the_users_prices_and_unknown_where_tokens_are(tmp_pa
     assert (found["turns"], found["uncounted"], found["cost"], found["input_tokens"]) == (3, 1, None, None)
 
 
-def test_a_ledger_goes_on_after_a_kill(tmp_path: Path) -> None:
+def test_a_ledger_continues_after_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "usage.jsonl"
     with Ledger.at(path) as book:
         book.add(used())

@@ -1,4 +1,4 @@
-"""Pictures are decoded, resized and cut to patches by threads, never by that of the event loop."""
+"""Pictures are decoded, resized and split into patches in worker threads, never in the event loop."""
 
 import asyncio
 import threading
@@ -27,7 +27,7 @@ LARGE, CROP, TINY = picture(400, 300), picture(300, 320, seed=1), picture(40, 30
 
 
 class Noted:
-    """A processor that notes which threads it runs in, and how often."""
+    """A processor that records in which threads it runs, and how often."""
 
     def __init__(self, processor: Any) -> None:
         self._processor = processor
@@ -61,7 +61,7 @@ def reader(policy: Policy, noted: Noted) -> PictureReader:
 
 
 class ByTurn(ScriptedEngine):
-    """Looks, then answers, whichever conversation is first."""
+    """Looks in the first turn and answers in the second, in any order of conversations."""
 
     async def generate(self, request: Request) -> Completion:
         said = ANSWER if request.key[-1] else LOOK
@@ -71,7 +71,7 @@ class ByTurn(ScriptedEngine):
 def conversations(
     policy: Policy, reader: PictureReader, transform: Callable[[bytes], bytes] | None = None
 ) -> list[Trajectory]:
-    """Four rollouts that look at a large picture and get a large crop."""
+    """Run four rollouts that look at a large picture and get a large crop."""
     sample = replace(SAMPLE, images=(Picture(data=LARGE),))
     sandbox = FakeSandbox(replace(SEEN, images=(CROP,)))
     agent = Agent(
@@ -85,7 +85,7 @@ def conversations(
     return asyncio.run(agent.run([job(sample, rollout=number) for number in range(4)]))
 
 
-def test_the_event_loop_decodes_and_cuts_no_picture(
+def test_the_event_loop_neither_decodes_nor_splits_pictures(
     policy: Policy, reader: PictureReader, noted: Noted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoding: list[int] = []
@@ -101,7 +101,9 @@ def test_the_event_loop_decodes_and_cuts_no_picture(
     assert threading.get_ident() not in {*noted.threads, *decoding}
 
 
-def test_nor_does_it_blacken_what_an_evaluation_hides(policy: Policy, reader: PictureReader) -> None:
+def test_the_event_loop_does_not_blacken_hidden_pictures_either(
+    policy: Policy, reader: PictureReader
+) -> None:
     blackening: list[int] = []
 
     def hide(data: bytes) -> bytes:
@@ -113,7 +115,7 @@ def test_nor_does_it_blacken_what_an_evaluation_hides(policy: Policy, reader: Pi
     assert threading.get_ident() not in blackening
 
 
-def test_records_are_those_of_reading_one_picture_after_the_other(
+def test_records_match_those_of_sequential_reading(
     policy: Policy, reader: PictureReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = conversations(policy, reader)
@@ -125,12 +127,12 @@ def test_records_are_those_of_reading_one_picture_after_the_other(
     assert found == conversations(policy, reader)
 
 
-def test_what_is_asked_for_while_it_is_read_is_read_once(reader: PictureReader, noted: Noted) -> None:
+def test_a_picture_requested_while_it_is_read_is_read_once(reader: PictureReader, noted: Noted) -> None:
     async def story() -> list[list[Pixels]]:
         noted.held.clear()
         waiting = [asyncio.create_task(reader.load([LARGE, CROP])) for _ in range(5)]
         await asyncio.sleep(0)
-        # Who gives up does not take the picture from the others.
+        # A cancelled waiter does not cancel the picture for the others.
         waiting[0].cancel()
         await asyncio.sleep(0)
         noted.held.set()
@@ -147,7 +149,7 @@ def test_a_small_picture_needs_no_thread(reader: PictureReader, noted: Noted) ->
     assert noted.threads == [threading.get_ident()]
 
 
-def test_a_bad_picture_is_bad_data_for_everyone_who_waits_for_it(reader: PictureReader) -> None:
+def test_a_bad_picture_is_a_data_error_for_all_who_wait_for_it(reader: PictureReader) -> None:
     damaged = LARGE[: len(LARGE) // 2]
 
     async def story() -> list[Any]:
@@ -158,9 +160,7 @@ def test_a_bad_picture_is_bad_data_for_everyone_who_waits_for_it(reader: Picture
     assert [type(error) for error in found] == [DataError] * 3
 
 
-def test_a_conversation_keeps_what_it_has_loaded_whatever_the_reader_forgets(
-    policy: Policy, noted: Noted
-) -> None:
+def test_a_conversation_keeps_its_pictures_even_if_the_cache_drops_them(policy: Policy, noted: Noted) -> None:
     reader = PictureReader(noted, policy.pictures.budget, keep_bytes=1)
     loaded = PrefetchedPictures(reader)
     asyncio.run(loaded.load([LARGE, CROP]))
@@ -170,7 +170,7 @@ def test_a_conversation_keeps_what_it_has_loaded_whatever_the_reader_forgets(
     assert len(noted.threads) == 3, "two readings, and one picture shown"
 
 
-def test_names_tell_pictures_and_their_sizes_apart(policy: Policy) -> None:
+def test_names_distinguish_pictures_and_their_sizes(policy: Policy) -> None:
     eyes_of_two = [policy.pictures, policy.pictures.within(policy.pictures.budget)]
     names = [reader.read(data).name for reader in eyes_of_two for data in (LARGE, CROP)]
     assert names[:2] == names[2:]

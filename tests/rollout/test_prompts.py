@@ -12,7 +12,7 @@ from vtune.verifiers import VERIFIERS
 NAMES, SIZES = ("image_0.png", "image_1.jpg"), ((448, 336), (20, 30))
 
 
-def test_the_prompt_of_codev_reads_as_reviewed(golden: Callable[[str, str], None]) -> None:
+def test_the_codev_prompt_matches_the_golden_file(golden: Callable[[str, str], None]) -> None:
     messages = codev(SAMPLE, NAMES[:1], SIZES[:1])
     golden("prompt_codev.txt", "".join(f"--- {message.role}\n{message.content}\n" for message in messages))
     assert messages[-1].content.startswith(SAMPLE.prompt[0].content)
@@ -20,7 +20,7 @@ def test_the_prompt_of_codev_reads_as_reviewed(golden: Callable[[str, str], None
     assert '"448×336"' in messages[-1].content
 
 
-def test_codev_tells_the_first_picture_and_keeps_the_number_of_marks() -> None:
+def test_codev_names_the_first_picture_and_keeps_the_number_of_marks() -> None:
     two = replace(SAMPLE, prompt=(Message("user", "<image><image>Which?", (0, 1)),), images=SAMPLE.images * 2)
     content = codev(two, NAMES, SIZES)[-1].content
     assert content.count("<image>") == 2
@@ -28,7 +28,7 @@ def test_codev_tells_the_first_picture_and_keeps_the_number_of_marks() -> None:
     assert "image_1.jpg" not in content
 
 
-def test_codev_keeps_a_system_turn_with_its_rules_behind_and_needs_none_without_tools() -> None:
+def test_codev_appends_its_rules_to_a_system_turn_and_needs_none_without_tools() -> None:
     own = replace(SAMPLE, prompt=(Message("system", "Be brief."), *SAMPLE.prompt))
     (system, _) = codev(own, NAMES[:1], SIZES[:1])
     assert system == Message("system", f"Be brief.\n\n{PYTHON_RULES}")
@@ -39,7 +39,7 @@ def test_codev_keeps_a_system_turn_with_its_rules_behind_and_needs_none_without_
     assert [m.role for m in codev(replace(SAMPLE, tools=()), NAMES[:1], SIZES[:1])] == ["user"]
 
 
-def test_codev_asks_for_the_same_form_where_there_is_no_picture() -> None:
+def test_codev_asks_for_the_same_format_without_a_picture() -> None:
     text = replace(SAMPLE, prompt=(Message("user", "What is 1 + 1?"),), images=())
     content = codev(text, (), ())[-1].content
     assert content.startswith("What is 1 + 1?\n### **Output Format")
@@ -63,7 +63,7 @@ def pooled(draw: int, **changes: object) -> str:
     return ask("pool", sample, NAMES[:1], SIZES[:1], draw=draw)[-1].content
 
 
-def test_the_pool_asks_in_ten_by_ten_ways_for_thoughts_and_an_answer_where_it_is_read() -> None:
+def test_the_pool_has_ten_by_ten_wordings_for_thoughts_and_the_answers_place() -> None:
     boxed = {pooled(draw, verifier="math", verifier_parm={"answer_in": "boxed"}) for draw in range(2000)}
     question = SAMPLE.prompt[0].content
     assert boxed == {f"{question}\n\n{think} {place}" for think in THINK for place in BOXED}
@@ -72,7 +72,7 @@ def test_the_pool_asks_in_ten_by_ten_ways_for_thoughts_and_an_answer_where_it_is
     assert tagged == {f"{question}\n\n{think} {place}" for think in THINK for place in TAGGED}
 
 
-def test_the_pool_gives_the_same_request_for_the_same_draw() -> None:
+def test_the_pool_gives_the_same_wording_for_the_same_seed() -> None:
     assert pooled(7) == pooled(7)
     assert pooled(7) != pooled(8)
 
@@ -85,15 +85,15 @@ def test_the_pool_gives_the_same_request_for_the_same_draw() -> None:
         ("Which?", {"verifier_parm": {"answer_in": "reply"}}),
     ],
 )
-def test_the_pool_adds_nothing_to_questions_that_say_themselves_where_the_answer_goes(
+def test_the_pool_adds_nothing_to_questions_that_state_the_answers_place(
     said: str, changes: dict[str, object]
 ) -> None:
     prompt = (Message("user", f"<image>{said}", (0,)),)
     assert pooled(7, prompt=prompt, **changes) == f"<image>{said}"
 
 
-def test_a_box_in_tags_is_asked_for_where_the_tags_are_paid_for() -> None:
-    """As V-Triune's loader does for rows with a format ratio."""
+def test_a_box_in_tags_is_requested_if_the_tags_are_rewarded() -> None:
+    """Like V-Triune's loader for rows with a format ratio."""
     asked = pooled(7, verifier="math", verifier_parm={"answer_in": "boxed"}, format_ratio=0.1)
     assert any(place in asked for place in TAGGED)
     assert any(place in asked for place in BOXED)
@@ -101,9 +101,7 @@ def test_a_box_in_tags_is_asked_for_where_the_tags_are_paid_for() -> None:
 
 @pytest.mark.parametrize("style", ["codev", "tools", "pool"])
 @pytest.mark.parametrize("name", sorted(name for name, one in VERIFIERS.items() if one.self_contained))
-def test_a_form_that_nobody_could_guess_is_asked_for_in_every_style_but_plain(
-    style: Style, name: str
-) -> None:
+def test_every_style_except_plain_asks_for_a_format_that_cannot_be_guessed(style: Style, name: str) -> None:
     bare = replace(SAMPLE, verifier=name, verifier_parm={"space": "relative_1000"})
     form = VERIFIERS[name].form(bare)
     assert form in ask(style, bare, NAMES[:1], SIZES[:1], draw=0)[-1].content

@@ -1,4 +1,4 @@
-"""The servers engine against servers that are played here; tests/vllm has real ones."""
+"""The servers engine against fake servers; tests/vllm has real ones."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ from vtune.rollout.transfer import trainer_address
 
 @dataclass
 class Play:
-    """What every server does, by its name: a status, an exception or its text, a body, or the label of its
+    """Fake servers by name: each returns a status, an exception or its text, a body, or the label of its
     weights."""
 
     policy: Policy
@@ -69,7 +69,7 @@ class Play:
         if path == "/reset_prefix_cache":
             return httpx2.Response(200, json={"success": self.resets})
         if path == "/reset_encoder_cache":
-            return httpx2.Response(200)  # without a word
+            return httpx2.Response(200)  # an empty reply
         return httpx2.Response(200, json={})
 
     def answer(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def weights() -> Iterator[tuple[str, torch.Tensor]]:
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """No waits; what would have been waited."""
+    """Skip waits, and return the skipped durations."""
     waits: list[float] = []
     clock, others_go_on = [1000.0], asyncio.sleep
 
@@ -120,13 +120,13 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         await others_go_on(0)
 
     monkeypatch.setattr(servers.asyncio, "sleep", sleep)
-    # Not of the module `time` itself: limits of tests go by it.
+    # Not in the module `time` itself, which the tests' time limits use.
     for module in (servers, fleets):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     return waits
 
 
-def test_a_groups_turns_go_to_one_server_and_groups_are_dealt_out(policy: Policy, tmp_path: Path) -> None:
+def test_a_groups_turns_go_to_one_server_and_groups_are_distributed(policy: Policy, tmp_path: Path) -> None:
     async def run() -> list[str]:
         play = Play(policy)
         draws = engine(policy, play, tmp_path)
@@ -166,7 +166,7 @@ def test_a_server_that_fails_gives_its_turns_to_the_others(
     assert asyncio.run(run()) == (1,)
 
 
-def test_a_server_that_comes_back_in_time_is_asked_again(
+def test_a_server_that_recovers_in_time_is_used_again(
     policy: Policy, tmp_path: Path, hurried: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> list[str]:
@@ -208,9 +208,7 @@ def test_without_a_server_the_run_stops_and_says_why(
     assert 0 < sum(hurried) < 30
 
 
-def test_a_server_that_was_started_again_is_not_used_before_it_has_the_weights(
-    policy: Policy, tmp_path: Path
-) -> None:
+def test_a_restarted_server_is_not_used_before_it_has_the_weights(policy: Policy, tmp_path: Path) -> None:
     async def run() -> tuple[list[str], list[str]]:
         play = Play(policy)
         draws = engine(policy, play, tmp_path)
@@ -230,7 +228,7 @@ def test_a_server_that_was_started_again_is_not_used_before_it_has_the_weights(
     assert (before, after) == (["a", "b", "b"], ["a"])
 
 
-def test_a_server_that_dies_before_the_weights_come_is_left_out(policy: Policy, tmp_path: Path) -> None:
+def test_a_server_that_dies_before_the_weights_arrive_is_left_out(policy: Policy, tmp_path: Path) -> None:
     play = Play(policy, troubles={"a": "refused"})
     asyncio.run(engine(policy, play, tmp_path).take(weights, 3))
     assert play.labels == {"b": "vtune-3"}
@@ -252,7 +250,7 @@ def test_log_probabilities_of_another_distribution_are_refused(policy: Policy, t
         asyncio.run(run())
 
 
-def test_pictures_travel_without_loss(policy: Policy, tmp_path: Path) -> None:
+def test_pictures_are_sent_without_loss(policy: Policy, tmp_path: Path) -> None:
     import base64
     import io
 
@@ -265,9 +263,7 @@ def test_pictures_travel_without_loss(policy: Policy, tmp_path: Path) -> None:
     assert np.array_equal(np.asarray(sent), np.asarray(policy.pictures.shown(pixels)))
 
 
-def test_a_pause_forgets_what_old_weights_computed_but_no_processed_picture(
-    policy: Policy, tmp_path: Path
-) -> None:
+def test_a_pause_drops_the_prefix_cache_but_no_processed_picture(policy: Policy, tmp_path: Path) -> None:
     urls: list[str] = []
     play = Play(policy)
 
@@ -284,12 +280,12 @@ def test_a_pause_forgets_what_old_weights_computed_but_no_processed_picture(
     ]
 
 
-def test_a_server_that_keeps_old_keys_and_values_is_given_up(policy: Policy, tmp_path: Path) -> None:
+def test_a_server_that_cannot_reset_its_prefix_cache_is_given_up(policy: Policy, tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match="it could not reset its prefix cache"):
         asyncio.run(engine(policy, Play(policy, resets=False), tmp_path, "a").take(weights, 1))
 
 
-def test_a_process_that_does_not_send_helps_to_gather(policy: Policy, tmp_path: Path) -> None:
+def test_a_process_that_does_not_send_still_takes_part_in_gathering(policy: Policy, tmp_path: Path) -> None:
     passes: list[str] = []
 
     def gathered() -> Iterator[tuple[str, torch.Tensor]]:
@@ -305,10 +301,10 @@ def test_a_process_that_does_not_send_helps_to_gather(policy: Policy, tmp_path: 
     assert play.loaded == {}
 
 
-def test_all_servers_are_asked_to_join_before_any_of_them_answers(
+def test_all_servers_are_asked_to_join_before_any_answers(
     policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As NCCL has it: each waits until the group is whole."""
+    """As with NCCL, where each waits until the group is complete."""
     joined: list[tuple[str, int]] = []
 
     async def run() -> None:
@@ -332,7 +328,7 @@ def test_all_servers_are_asked_to_join_before_any_of_them_answers(
     assert sorted(joined) == [("a", 1), ("b", 5), ("c", 7)]
 
 
-def test_a_server_that_fails_while_the_group_is_formed_ends_the_run(policy: Policy, tmp_path: Path) -> None:
+def test_a_server_that_fails_during_group_setup_ends_the_run(policy: Policy, tmp_path: Path) -> None:
     async def answer(request: httpx2.Request) -> httpx2.Response:
         if request.url.path == "/get_world_size":
             return httpx2.Response(200, json={"world_size": 1})
@@ -351,7 +347,7 @@ def test_a_server_that_fails_while_the_group_is_formed_ends_the_run(policy: Poli
 
 
 def test_the_address_is_that_of_the_route_to_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever this machine's own name is resolved to; where all servers are here, the loopback."""
+    """Whatever this machine's name resolves to; the loopback if all servers are on this machine."""
     monkeypatch.setattr("socket.gethostname", lambda: pytest.fail("asked for the machine's name"))
     routes = {"127.0.0.1": "127.0.0.1", "10.1.2.3": "10.1.0.9"}
 
@@ -377,7 +373,7 @@ def test_the_address_is_that_of_the_route_to_the_servers(monkeypatch: pytest.Mon
     here, there = "http://127.0.0.1:8000", "http://10.1.2.3:8000"
     assert trainer_address([here]) == "127.0.0.1"
     assert trainer_address([here, there]) == trainer_address([there, here]) == "10.1.0.9"
-    # vLLM's side of NCCL listens at IPv4 alone, whatever a name means first.
+    # vLLM's side of NCCL listens only on IPv4, whatever a name resolves to first.
     both = [(10, 2, 17, "", ("::1", 9, 0, 0)), (2, 2, 17, "", ("127.0.0.1", 9))]
     with monkeypatch.context() as patch:
         patch.setattr("socket.getaddrinfo", lambda *_, family, **__: [b for b in both if family in (0, b[0])])
@@ -386,8 +382,8 @@ def test_the_address_is_that_of_the_route_to_the_servers(monkeypatch: pytest.Mon
         trainer_address(["http://10.9.9.9"])
 
 
-def test_a_turn_that_new_weights_came_under_is_drawn_by_both(policy: Policy, tmp_path: Path) -> None:
-    """And by no older ones: those are of a server that was started again, or has missed some."""
+def test_a_turn_interrupted_by_new_weights_records_both_versions(policy: Policy, tmp_path: Path) -> None:
+    """And by no older weights: those belong to a server that was restarted or has missed an update."""
 
     class Slow(Play):
         spans: list[dict[str, Any]]
@@ -429,9 +425,7 @@ def test_a_turn_that_new_weights_came_under_is_drawn_by_both(policy: Policy, tmp
         asyncio.run(run(3, 5, 6))
 
 
-def test_adapters_alone_take_the_place_of_those_before_and_turns_name_them(
-    policy: Policy, tmp_path: Path
-) -> None:
+def test_adapters_replace_earlier_ones_and_turns_name_them(policy: Policy, tmp_path: Path) -> None:
     adapters = Adapters(rank=3, alpha=6, targets=("q_proj",))
     loaded: dict[str, dict[str, Any]] = {}
     said: list[str] = []
@@ -465,7 +459,7 @@ def test_adapters_alone_take_the_place_of_those_before_and_turns_name_them(
         return (await draws.generate(turn(policy, 0))).weight_versions
 
     assert asyncio.run(run()) == (2,)
-    assert said == ["", "vtune"]  # the first asks whether the server is as it should be
+    assert said == ["", "vtune"]  # the first request checks the server
     assert loaded["vtune"] == {
         "peft_type": "LORA", "r": 3, "lora_alpha": 6, "lora_dropout": 0.0, "target_modules": ["q_proj"],
         "bias": "none", "base_model_name_or_path": None, "inference_mode": True,
@@ -473,9 +467,7 @@ def test_adapters_alone_take_the_place_of_those_before_and_turns_name_them(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_that_was_started_again_has_no_adapters_and_is_left_out_until_it_gets_them(
-    policy: Policy, tmp_path: Path
-) -> None:
+def test_a_restarted_server_is_left_out_until_it_gets_adapters(policy: Policy, tmp_path: Path) -> None:
     there: set[str] = set()
 
     class Adapting(Play):
@@ -512,7 +504,7 @@ def test_a_server_that_was_started_again_has_no_adapters_and_is_left_out_until_i
     assert (before[-1], set(before[:-1]), after) == ("b", {"a"}, ["a"])
 
 
-def test_vllm_makes_room_for_the_next_rank_that_it_knows() -> None:
+def test_the_adapter_rank_is_rounded_up_to_one_that_vllm_supports() -> None:
     ranks = (1, 8, 9, 300, 512)
     found = [Adapters(rank=rank, alpha=1, targets=("q_proj",)).room for rank in ranks]
     assert found == [8, 8, 16, 320, 512]
@@ -520,9 +512,7 @@ def test_vllm_makes_room_for_the_next_rank_that_it_knows() -> None:
         _ = Adapters(rank=513, alpha=1, targets=("q_proj",)).room
 
 
-def test_a_server_that_comes_back_gets_no_turn_before_it_has_the_weights(
-    policy: Policy, tmp_path: Path
-) -> None:
+def test_a_recovered_server_gets_no_turn_before_it_has_the_weights(policy: Policy, tmp_path: Path) -> None:
     async def run() -> list[str]:
         play = Play(policy)
         draws = engine(policy, play, tmp_path)
@@ -548,10 +538,10 @@ def test_a_server_that_comes_back_gets_no_turn_before_it_has_the_weights(
     assert asyncio.run(run()) == ["b", "a"]
 
 
-def test_a_server_that_is_started_again_belongs_to_no_group_of_earlier_weights(
+def test_a_restarted_server_does_not_belong_to_an_earlier_weight_group(
     policy: Policy, tmp_path: Path
 ) -> None:
-    """Also where no turn has noticed it."""
+    """Also if no turn has noticed the restart."""
     members: list[tuple[tuple[str, int], ...]] = []
 
     async def run() -> None:
@@ -575,10 +565,10 @@ def test_a_server_that_is_started_again_belongs_to_no_group_of_earlier_weights(
     assert members[0] == members[1] != members[2] == members[3]
 
 
-def test_a_server_whose_weights_were_cut_off_is_not_given_others_before_it_is_started_again(
+def test_a_server_with_a_partial_weight_update_gets_no_others_until_restarted(
     policy: Policy, tmp_path: Path
 ) -> None:
-    """What has come stays in its layers: also for the next run, which would add to it."""
+    """The partial weights stay in its layers, also for the next run, which would mix with them."""
 
     async def run() -> Play:
         play = Play(policy)
@@ -606,7 +596,7 @@ def test_a_server_whose_weights_were_cut_off_is_not_given_others_before_it_is_st
     assert asyncio.run(run()).labels == {"a": "vtune-3", "b": "vtune-3"}
 
 
-def test_a_server_in_the_middle_of_a_hand_over_of_a_run_that_was_killed_says_so_at_once(
+def test_a_server_stuck_in_a_killed_runs_hand_over_is_reported_at_once(
     policy: Policy, tmp_path: Path
 ) -> None:
     def active(request: httpx2.Request) -> httpx2.Response:
@@ -620,10 +610,10 @@ def test_a_server_in_the_middle_of_a_hand_over_of_a_run_that_was_killed_says_so_
         asyncio.run(draws.take(weights, 0))
 
 
-def test_a_server_that_stands_in_a_broadcast_whose_sender_is_gone_is_asked_once_and_named(
+def test_a_server_stuck_in_a_broadcast_without_sender_is_asked_once_and_named(
     policy: Policy, tmp_path: Path
 ) -> None:
-    """It takes the question, and its loop never comes to it."""
+    """It accepts the request, but its loop never handles it."""
     asked: list[Any] = []
 
     def stands(request: httpx2.Request) -> httpx2.Response:
@@ -637,9 +627,7 @@ def test_a_server_that_stands_in_a_broadcast_whose_sender_is_gone_is_asked_once_
     assert asked == [60.0]
 
 
-def test_a_turn_of_a_server_that_is_given_up_while_it_is_paused_goes_to_another(
-    policy: Policy, tmp_path: Path
-) -> None:
+def test_a_turn_on_a_server_given_up_while_paused_moves_to_another(policy: Policy, tmp_path: Path) -> None:
     async def run() -> tuple[int, ...]:
         play = Play(policy)
         draws = engine(policy, play, tmp_path)
@@ -650,7 +638,7 @@ def test_a_turn_of_a_server_that_is_given_up_while_it_is_paused_goes_to_another(
         async def paused(request: httpx2.Request) -> httpx2.Response:
             if (request.url.host, request.url.path) == ("a", "/inference/v1/generate"):
                 asked.set()
-                await asyncio.Event().wait()  # frozen, as `mode=keep` has it
+                await asyncio.Event().wait()  # frozen, as with `mode=keep`
             if (request.url.host, request.url.path) == ("a", "/update_weights"):
                 return httpx2.Response(500, text="no")
             return play(request)
@@ -665,7 +653,7 @@ def test_a_turn_of_a_server_that_is_given_up_while_it_is_paused_goes_to_another(
     assert asyncio.run(run()) == (5,)
 
 
-def test_a_turn_that_ends_brings_no_server_back_that_missed_a_part_of_the_weights(
+def test_a_finished_turn_does_not_restore_a_server_that_missed_weights(
     policy: Policy, tmp_path: Path
 ) -> None:
     async def run() -> list[str]:
@@ -693,7 +681,7 @@ def test_a_turn_that_ends_brings_no_server_back_that_missed_a_part_of_the_weight
         ("/finish_weight_update", 503, False),
     ],
 )
-def test_a_call_is_made_again_where_that_does_no_harm(
+def test_only_idempotent_calls_are_retried(
     path: str, trouble: str | int, comes: bool, policy: Policy, tmp_path: Path
 ) -> None:
     once = [trouble]
@@ -718,10 +706,10 @@ def test_a_call_is_made_again_where_that_does_no_harm(
     assert not once
 
 
-def test_a_process_that_hands_no_weights_over_sees_which_server_did_not_get_them(
+def test_a_process_that_sends_no_weights_still_sees_which_server_missed_them(
     policy: Policy, tmp_path: Path, hurried: list[float]
 ) -> None:
-    """Nothing reports the failure to it: the server runs, paused, and would keep its turns."""
+    """Nothing reports the failure to this process: the server runs, paused, and would keep its turns."""
 
     async def run() -> Play:
         play = Play(policy)
@@ -759,7 +747,7 @@ def hurried_by(draws: ServersEngine, *, seconds: float) -> None:
             server.late -= seconds
 
 
-def test_of_many_first_turns_none_waits_for_a_server_that_is_given_up(policy: Policy, tmp_path: Path) -> None:
+def test_no_first_turn_waits_for_a_server_that_was_given_up(policy: Policy, tmp_path: Path) -> None:
     async def run() -> list[tuple[int, ...]]:
         play = Play(policy)
         draws = engine(policy, play, tmp_path)

@@ -1,4 +1,4 @@
-"""A call that does not end is named."""
+"""Tool calls that do not end are named."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ MINUTES = 60.0
 
 
 class Slow(FakeSandbox):
-    """Every call takes some minutes."""
+    """Every call takes a few minutes."""
 
     def __init__(self, minutes: float) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ def said(policy: Policy, minutes: float, jobs: list[Job]) -> list[str]:
     return lines
 
 
-def test_a_call_is_named_after_five_minutes_and_each_time_it_has_doubled(policy: Policy) -> None:
+def test_a_call_is_named_after_five_minutes_and_at_each_doubling(policy: Policy) -> None:
     lines = said(policy, 25, [job()])
     waited = [
         re.match(r"no answer for (\d+) minutes from the environment 'tools', sample", one) for one in lines
@@ -62,14 +62,14 @@ def test_calls_that_end_are_not_named(policy: Policy) -> None:
     assert said(policy, 4.9, [job(rollout=number) for number in range(4)]) == []
 
 
-def test_a_call_is_named_whatever_was_named_before_it() -> None:
-    """One after another, and one that began while the first was waited for."""
+def test_a_call_is_named_regardless_of_earlier_messages() -> None:
+    """Consecutive calls, and one that started while the first was still running."""
     assert waits({"first": (0, 9), "second": (10, 9)}) == ["5 minutes from first", "5 minutes from second"]
     assert waits({"first": (0, 11), "second": (8, 9)})[2:] == ["7 minutes from second"]
 
 
 def waits(calls: dict[str, tuple[float, float]]) -> list[str]:
-    """What is said of calls by the minute at which each begins and the minutes that it takes."""
+    """Messages about calls, given as (start minute, duration in minutes)."""
     lines: list[str] = []
     stalls = Stalls(lines.append)
 

@@ -18,7 +18,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_seconds_of_waiting_count_once_however_many_wait(clock: Clock) -> None:
+def test_waiting_time_counts_once_however_many_wait(clock: Clock) -> None:
     watch = Stopwatch()
     clock.now += 5
     with watch:

@@ -1,4 +1,4 @@
-"""Processes that share a vLLM: turns over a socket, meetings, and who belongs to which group."""
+"""Processes that share a vLLM: turns over a socket, synchronisation, and group membership."""
 
 import asyncio
 import shutil
@@ -24,7 +24,7 @@ from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 
 
 def turn(name: str, *shows: str) -> Turn:
-    """A turn that shows pictures of two pixels, by their names."""
+    """A turn with two-pixel pictures of these names."""
     images = tuple(((2, 1), show.encode() * 2) for show in shows)
     return Turn(name, [1, 2], images, shows, {"max_tokens": 3})
 
@@ -34,7 +34,7 @@ def answer(name: str) -> Answer:
 
 
 def asked(address: Path, draw: Any, names: list[str]) -> list[Any]:
-    """What comes of turns that are asked for all at once."""
+    """The results of turns requested concurrently."""
 
     async def run() -> list[Any]:
         server, client = TurnServer(address, draw), TurnClient(address)
@@ -48,7 +48,7 @@ def asked(address: Path, draw: Any, names: list[str]) -> list[Any]:
     return asyncio.run(run())
 
 
-def test_turns_are_drawn_at_the_same_time_and_each_gets_its_own_answer(tmp_path: Path) -> None:
+def test_turns_are_generated_concurrently_and_each_gets_its_own_answer(tmp_path: Path) -> None:
     drawn: list[str] = []
 
     async def draw(asked: Turn, images: list[Image.Image]) -> Answer:
@@ -62,7 +62,7 @@ def test_turns_are_drawn_at_the_same_time_and_each_gets_its_own_answer(tmp_path:
     assert asked(tmp_path / "s", draw, names) == [answer(name) for name in names]
 
 
-def test_a_turn_that_fails_fails_where_it_was_asked_for(tmp_path: Path) -> None:
+def test_a_failed_turn_raises_where_it_was_requested(tmp_path: Path) -> None:
     async def draw(asked: Turn, images: list[Image.Image]) -> Answer:
         if asked.name == "1":
             raise RunFailed("the vLLM has died", fix="--resume")
@@ -75,7 +75,7 @@ def test_a_turn_that_fails_fails_where_it_was_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_mistake_of_ours_leaves_nobody_waiting(tmp_path: Path) -> None:
+def test_a_bug_leaves_no_request_waiting(tmp_path: Path) -> None:
     async def draw(asked: Turn, images: list[Image.Image]) -> Answer:
         raise KeyError(asked.name)
 
@@ -85,7 +85,7 @@ def test_a_mistake_of_ours_leaves_nobody_waiting(tmp_path: Path) -> None:
 
 
 def shown_by(address: Path, turns: list[Turn], *, room: int, at_once: bool) -> list[tuple[list[bytes], int]]:
-    """What each turn was drawn with, and how many pictures came with it when it was drawn."""
+    """The pictures that each turn was generated with, and how many were sent along with it."""
 
     async def run() -> list[tuple[list[bytes], int]]:
         drawn: dict[str, tuple[list[bytes], int]] = {}
@@ -111,15 +111,15 @@ def shown_by(address: Path, turns: list[Turn], *, room: int, at_once: bool) -> l
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_a_picture_travels_once(at_once: bool, tmp_path: Path) -> None:
+def test_a_picture_is_sent_once(at_once: bool, tmp_path: Path) -> None:
     turns = [turn("0", "RGB"), turn("1", "RGB", "rgb"), turn("2", "rgb", "RGB")]
     found = shown_by(tmp_path / "s", turns, room=100, at_once=at_once)
     assert found == [([b"RGB" * 2], 1), ([b"RGB" * 2, b"rgb" * 2], 1), ([b"rgb" * 2, b"RGB" * 2], 0)]
 
 
-def test_a_picture_that_was_forgotten_is_sent_again(tmp_path: Path) -> None:
+def test_an_evicted_picture_is_sent_again(tmp_path: Path) -> None:
     turns = [turn("0", "RGB"), turn("1", "rgb"), turn("2", "RGB", "rgb"), turn("3", "rgb")]
-    found = shown_by(tmp_path / "s", turns, room=8, at_once=False)  # of one picture
+    found = shown_by(tmp_path / "s", turns, room=8, at_once=False)  # for one picture
     assert [came for _, came in found] == [1, 1, 2, 0]
     assert [pictures for pictures, _ in found] == [
         [b * 2 for b in map(str.encode, one.names)] for one in turns
@@ -168,7 +168,7 @@ def test_a_group_fails_together(tmp_path: Path) -> None:
     both_end_well(GROUP, tmp_path, imports="import torch, vtune.rollout.tensor_parallel")
 
 
-def test_a_long_folder_for_temporary_files_leaves_the_socket_room(
+def test_a_long_temporary_folder_does_not_break_the_socket_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = tmp_path / ("t" * 100)
@@ -179,7 +179,7 @@ def test_a_long_folder_for_temporary_files_leaves_the_socket_room(
     shutil.rmtree(address.parent)
 
 
-def test_an_engine_apart_goes_on_while_this_loop_is_blocked() -> None:
+def test_an_engine_in_another_thread_continues_while_this_loop_is_blocked() -> None:
     began, ended = threading.Event(), threading.Event()
 
     class Engine:
@@ -192,13 +192,13 @@ def test_an_engine_apart_goes_on_while_this_loop_is_blocked() -> None:
             raise RunFailed("died", fix="--resume")
 
         async def aclose(self) -> None:
-            """Nothing is to be ended."""
+            """Does nothing: there is nothing to close."""
 
     async def run() -> None:
         apart = EngineThread(Engine, torch.device("cpu"))  # type: ignore[arg-type]
         resting = asyncio.create_task(apart.rest())
         await asyncio.sleep(0)
-        assert began.wait(10)  # without giving the loop a turn
+        assert began.wait(10)  # blocks the loop
         assert ended.wait(10)
         await resting
         with pytest.raises(RunFailed, match="died"):
@@ -213,7 +213,7 @@ def test_an_engine_apart_goes_on_while_this_loop_is_blocked() -> None:
     [
         ("Qwen2.5-VL-7B", 4, None),
         ("Qwen2.5-VL-32B", 8, None),
-        ("Qwen2.5-VL-3B", 4, None),  # two key heads, each on two GPUs
+        ("Qwen2.5-VL-3B", 4, None),  # two key heads, each replicated on two GPUs
         ("Qwen2.5-VL-7B", 8, "does not divide the model's 28 attention heads"),
         ("Qwen2.5-VL-32B", 3, "40 attention heads and 8 key heads"),
     ],
@@ -245,7 +245,7 @@ def test_a_model_must_split_over_the_gpus_that_share_it(name: str, gpus: int, sa
         ),
     ],
 )
-def test_what_cannot_be_shared_is_told(act: Callable[[], None], said: str) -> None:
+def test_settings_that_prevent_sharing_are_reported(act: Callable[[], None], said: str) -> None:
     with pytest.raises(RecipeError, match=said):
         act()
 
@@ -255,7 +255,7 @@ def orsta(*settings: str, servers: bool = False) -> RLRecipe:
     return load_recipe(find("orsta-32b", "recipes.rl"), RLRecipe, [*given, *settings])
 
 
-def test_one_gpu_is_not_written_into_recipes() -> None:
-    """So the folders of runs and evaluations say the same as before there was such a key."""
+def test_a_single_gpu_is_not_written_into_recipes() -> None:
+    """So run and evaluation folders look the same as before the key existed."""
     assert "tensor_parallel" not in orsta().model_dump(mode="json")["rollout"]
     assert orsta("rollout.tensor_parallel=4").model_dump(mode="json")["rollout"]["tensor_parallel"] == 4

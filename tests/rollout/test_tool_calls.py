@@ -1,4 +1,4 @@
-"""Conversations with JSON tools: what is asked, shown, kept and masked."""
+"""Conversations with JSON tools: calls, results, records and loss masks."""
 
 import asyncio
 import io
@@ -54,7 +54,7 @@ PICTURE = call(image_search.NAME)
 
 
 class Library:
-    """Finds what it was given, after everybody who asks at the same time has asked."""
+    """Returns fixed results, after all concurrent queries have arrived."""
 
     def __init__(self, found: Mapping[str, Sequence[Passage]], *, failing: bool = False) -> None:
         self.found = found
@@ -111,7 +111,7 @@ def converse(
     return asyncio.run(agent.run(jobs or [job(ASKING)]))
 
 
-def test_each_tool_is_called_and_seen(policy: Policy) -> None:
+def test_each_tool_is_called_and_its_result_shown(policy: Policy) -> None:
     (found,) = converse(policy, turn(ZOOM), turn(QUERY), turn(PICTURE), ANSWER)
     assert [(one.tool, one.status) for one in found.calls] == [(name, "ok") for name in ALL]
     assert json.loads(found.calls[0].arguments)["bbox_2d"] == [0, 0, 500, 500]
@@ -130,7 +130,7 @@ def test_each_tool_is_called_and_seen(policy: Policy) -> None:
     assert format_reward(found.messages, found.calls).score == 1.0
 
 
-def test_only_what_the_policy_wrote_is_learnt_its_end_of_turn_included(policy: Policy) -> None:
+def test_only_the_policys_tokens_are_trained_on_including_end_of_turn(policy: Policy) -> None:
     (found,) = converse(policy, turn(QUERY), ANSWER)
     pairs = zip(found.token_ids, found.loss_mask, strict=True)
     written = policy.chat.tokenizer.decode([token for token, mask in pairs if mask])
@@ -139,7 +139,7 @@ def test_only_what_the_policy_wrote_is_learnt_its_end_of_turn_included(policy: P
     assert policy.chat.tokenizer.decode(list(found.token_ids[start:end])) == f"{turn(QUERY)}<|im_end|>"
 
 
-def test_calls_of_one_turn_run_at_once_and_share_out_its_tokens(policy: Policy) -> None:
+def test_calls_of_one_turn_run_concurrently_and_divide_its_tokens(policy: Policy) -> None:
     library = Library({"ferry": [FERRY]})
     other = call(text_search.NAME, query="island")
     (found,) = converse(policy, turn(QUERY, ZOOM, other), ANSWER, library=library)
@@ -152,17 +152,17 @@ def test_calls_of_one_turn_run_at_once_and_share_out_its_tokens(policy: Policy) 
     assert "".join(texts) == f"{turn(QUERY, ZOOM, other)}<|im_end|>"
     assert [text.count("</tool_call>") for text in texts] == [1, 1, 1]
     assert NOTHING in found.messages[-2].content
-    assert format_reward(found.messages, found.calls).score == 0.0  # Dong et al.: a single call
+    assert format_reward(found.messages, found.calls).score == 0.0  # Dong et al. allow a single call
 
 
-def test_a_zoom_into_a_crop_is_kept_in_pixels_of_the_input(policy: Policy) -> None:
+def test_a_zoom_into_a_crop_is_recorded_in_input_pixels(policy: Policy) -> None:
     into = call(zoom.NAME, bbox_2d=[0, 0, 500, 1000], img_idx=1)
     (found,) = converse(policy, turn(ZOOM), turn(into), ANSWER)
     assert [one.crops[0].bbox for one in found.calls] == [(0, 0, 56, 56), (0, 0, 28, 56)]
     assert found.calls[1].crops[0].image == 0
 
 
-def test_a_malformed_call_is_told_and_counted_and_the_conversation_goes_on(policy: Policy) -> None:
+def test_a_malformed_call_is_reported_and_counted_and_the_conversation_continues(policy: Policy) -> None:
     (found,) = converse(policy, turn("<tool_call>ferry</tool_call>"), turn(QUERY), ANSWER)
     assert [(one.tool, one.status) for one in found.calls] == [(INVALID, "error"), (text_search.NAME, "ok")]
     assert "not JSON" in found.messages[2].content
@@ -171,7 +171,7 @@ def test_a_malformed_call_is_told_and_counted_and_the_conversation_goes_on(polic
     assert "not JSON" in format_reward(found.messages, found.calls).why
 
 
-def test_wrong_arguments_are_told_and_cost_the_form(policy: Policy) -> None:
+def test_wrong_arguments_are_reported_and_lose_the_format_reward(policy: Policy) -> None:
     (found,) = converse(policy, turn(call(zoom.NAME, bbox_2d=[9, 9, 1, 1])), ANSWER)
     assert (found.calls[0].tool, found.calls[0].status) == (zoom.NAME, "error")
     assert "no region" in found.messages[2].content
@@ -179,7 +179,7 @@ def test_wrong_arguments_are_told_and_cost_the_form(policy: Policy) -> None:
     assert format_reward(found.messages, found.calls).score == 0.0
 
 
-def test_a_failing_search_is_ours_and_leaves_the_trajectory_unscored(policy: Policy) -> None:
+def test_a_failing_search_is_our_error_and_leaves_the_trajectory_unscored(policy: Policy) -> None:
     (found,) = converse(policy, turn(QUERY), ANSWER, library=Library({}, failing=True))
     assert (found.stop_reason, [one.status for one in found.calls]) == ("error", ["infra"])
     assert "burnt down" in found.calls[0].error
@@ -193,7 +193,7 @@ def test_a_failing_search_is_ours_and_leaves_the_trajectory_unscored(policy: Pol
     assert scored.reward.total is None
 
 
-def test_one_question_asks_the_same_thing_once_and_another_question_again(policy: Policy) -> None:
+def test_an_identical_search_runs_once_per_question(policy: Policy) -> None:
     library = Library({"ferry": [FERRY]})
     jobs = [replace(job(ASKING, rollout=n), group=n // 4) for n in range(8)]
     found = converse(policy, *[turn(QUERY)] * 8, *[ANSWER] * 8, library=library, jobs=jobs)
@@ -211,7 +211,7 @@ def test_a_sample_without_a_tool_cannot_call_it(policy: Policy) -> None:
     assert (silent.calls, silent.stop_reason) == ((), "answer")
 
 
-def test_code_and_calls_may_take_turns(policy: Policy) -> None:
+def test_code_and_calls_may_alternate(policy: Policy) -> None:
     sample = replace(ASKING, tools=("python", *ALL))
     (found,) = converse(policy, LOOK, turn(ZOOM), ANSWER, jobs=[job(sample)])
     assert [one.tool for one in found.calls] == ["python", zoom.NAME]
@@ -232,7 +232,7 @@ def test_the_tools_prompt_offers_what_the_sample_offers(policy: Policy) -> None:
     assert system.content in asked
 
 
-def test_the_last_turn_calls_nothing_and_a_full_conversation_keeps_the_call(policy: Policy) -> None:
+def test_the_last_turn_runs_no_call_and_a_full_conversation_records_it(policy: Policy) -> None:
     library = Library({"ferry": [FERRY]})
     (found,) = converse(policy, turn(QUERY), library=library, max_turns=1)
     assert (found.stop_reason, found.calls, library.asked) == ("turns", (), [])
@@ -241,15 +241,15 @@ def test_the_last_turn_calls_nothing_and_a_full_conversation_keeps_the_call(poli
     assert [(one.status, one.crops) for one in full.calls] == [("ok", ())]
 
 
-def test_blackened_crops_are_kept_black_and_still_say_where_they_are(policy: Policy) -> None:
+def test_blackened_crops_are_recorded_black_with_their_boxes(policy: Policy) -> None:
     (found,) = converse(policy, turn(ZOOM), ANSWER, observation_transform=black)
     assert found.images[1].data is not None
     assert Image.open(io.BytesIO(found.images[1].data)).getextrema() == ((0, 0),) * 3
     assert found.calls[0].crops[0].bbox == (0, 0, 56, 56)
 
 
-def test_a_conversation_with_tools_is_a_trace_that_can_be_learnt(policy: Policy) -> None:
-    """Token for token: what a rollout wrote is what the cold start teaches."""
+def test_a_conversation_with_tools_is_a_trainable_trace(policy: Policy) -> None:
+    """Token for token, the cold start trains on what a rollout wrote."""
     (found,) = converse(policy, turn(QUERY, ZOOM), turn(PICTURE), ANSWER, prompt="tools")
     check_trace(found, where="here")
     book = replay(found, policy.chat, policy.pictures)
@@ -259,6 +259,6 @@ def test_a_conversation_with_tools_is_a_trace_that_can_be_learnt(policy: Policy)
 
 
 @pytest.mark.parametrize("broken", ["x", "<image>"])
-def test_a_call_inside_of_an_answer_is_none(policy: Policy, broken: str) -> None:
+def test_a_call_inside_an_answer_is_ignored(policy: Policy, broken: str) -> None:
     (found,) = converse(policy, f"<think>{broken}</think>\n{QUERY}<answer>7</answer>")
     assert (found.stop_reason, found.calls, found.answer) == ("answer", (), "7")

@@ -50,7 +50,7 @@ def draw(policy: Policy, asked: Sequence[Request], *, apart: bool = False) -> li
 
 @contextmanager
 def forwards(policy: Policy) -> Iterator[list[tuple[int, int]]]:
-    """Rows and tokens of each pass through the language model's layers, while the block runs."""
+    """Record rows and tokens of each pass through the language model's layers during the block."""
     shapes: list[tuple[int, int]] = []
 
     def note(module: object, args: tuple[torch.Tensor]) -> None:
@@ -71,7 +71,7 @@ def forwards(policy: Policy) -> Iterator[list[tuple[int, int]]]:
 
 @pytest.mark.parametrize("least", [0, math.inf])
 @torch.no_grad()
-def test_greedy_is_what_generate_of_transformers_does(
+def test_greedy_decoding_matches_transformers_generate(
     each_policy: Policy, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vtune.models.decoding, "LEAST", least)
@@ -94,8 +94,8 @@ def test_greedy_is_what_generate_of_transformers_does(
     assert [list(completion.token_ids) for completion in ours] == out.tolist()
 
 
-def test_what_was_drawn_has_the_log_probability_that_training_gives_it(each_policy: Policy) -> None:
-    """Several turns, several pictures, rows of different lengths that end at different times."""
+def test_generated_tokens_have_the_log_probabilities_of_training(each_policy: Policy) -> None:
+    """With several turns and pictures, and rows of different lengths that end at different times."""
     rows = ragged(each_policy)
     asked = [
         replace(request, sampling=replace(request.sampling, max_new_tokens=5 + 7 * number))
@@ -119,7 +119,7 @@ def test_what_was_drawn_has_the_log_probability_that_training_gives_it(each_poli
         assert all(0 <= value <= math.log(len(each_policy.chat.tokenizer)) for value in one.entropies)
 
 
-def test_the_entropy_of_a_token_is_that_of_what_it_was_drawn_from() -> None:
+def test_a_tokens_entropy_is_that_of_its_sampling_distribution() -> None:
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [9.0, -torch.inf, 0.0, -torch.inf]])
     found = entropy_of(torch.log_softmax(logits, -1), torch.softmax(logits, -1)).tolist()
     assert found == pytest.approx(
@@ -127,7 +127,7 @@ def test_the_entropy_of_a_token_is_that_of_what_it_was_drawn_from() -> None:
     )
 
 
-def test_a_turn_may_be_longer_than_what_is_made_at_a_time(
+def test_a_turn_may_exceed_the_chunk_of_allocated_positions(
     each_policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = [
@@ -142,7 +142,7 @@ def test_a_turn_may_be_longer_than_what_is_made_at_a_time(
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
 
 
-def test_a_draw_does_not_depend_on_the_order_in_which_requests_arrive(policy: Policy) -> None:
+def test_samples_do_not_depend_on_the_order_of_requests(policy: Policy) -> None:
     asked = requests(ragged(policy))
 
     async def arrive(order: Sequence[int]) -> dict[int, Completion]:
@@ -157,7 +157,7 @@ def test_a_draw_does_not_depend_on_the_order_in_which_requests_arrive(policy: Po
     assert all(one == found[0] for one in found)
 
 
-def test_threads_of_the_processor_are_fewer_only_while_turns_are_drawn(policy: Policy) -> None:
+def test_cpu_threads_are_reduced_only_during_generation(policy: Policy) -> None:
     before, seen = torch.get_num_threads(), []
     step = Decoder.step
 
@@ -208,21 +208,21 @@ def test_a_batch_does_not_wait_for_the_tools_of_the_other_cohort(policy: Policy)
         engine = TransformersEngine(policy, max_batch=8)
         engine.join(0)
         engine.join(1)
-        # The trajectory of cohort 1 is busy with a tool and asks only afterwards.
+        # The trajectory of cohort 1 is busy with a tool and requests its turn only afterwards.
         await asyncio.wait_for(engine.generate(first), 60)
         await asyncio.wait_for(engine.generate(replace(second, cohort=1)), 60)
 
     asyncio.run(story())
 
 
-def test_the_same_key_gives_the_same_draw_and_another_key_another(policy: Policy) -> None:
+def test_equal_keys_give_equal_samples_and_other_keys_different_ones(policy: Policy) -> None:
     rows = ragged(policy)
     first, again, other = (draw(policy, requests(rows, key=key)) for key in (0, 0, 1))
     assert first == again
     assert all(a.token_ids != b.token_ids for a, b in zip(first, other, strict=True))
 
 
-def test_drawn_apart_a_turn_does_not_depend_on_what_is_drawn_with_it(policy: Policy) -> None:
+def test_with_apart_a_turn_does_not_depend_on_its_batch(policy: Policy) -> None:
     asked = requests(ragged(policy), max_new_tokens=24)
     together = [completion.token_ids for completion in draw(policy, asked, apart=True)]
     alone = [draw(policy, [request], apart=True)[0].token_ids for request in asked]
@@ -232,7 +232,7 @@ def test_drawn_apart_a_turn_does_not_depend_on_what_is_drawn_with_it(policy: Pol
     assert together != [completion.token_ids for completion in draw(policy, others, apart=True)]
 
 
-def test_a_draw_follows_the_distribution(policy: Policy) -> None:
+def test_samples_follow_the_distribution(policy: Policy) -> None:
     row = ragged(policy)[1]
     asked = requests([row] * 2000, max_new_tokens=1, temperature=1.0)
     drawn = draw(policy, asked)
@@ -240,7 +240,7 @@ def test_a_draw_follows_the_distribution(policy: Policy) -> None:
     share = sum(one.token_ids == greedy.token_ids for one in drawn) / len(drawn)
     likely = torch.tensor(greedy.logprobs[0]).exp().item()
     assert share == pytest.approx(likely, abs=5 * (likely * (1 - likely) / 2000) ** 0.5)
-    # The log-probability is that of temperature 1, whatever the temperature of the draw is.
+    # The log-probability is for temperature 1, whatever the sampling temperature.
     hot = draw(policy, requests([row] * 200, max_new_tokens=1, temperature=3.0, key=1))
     known = {one.token_ids: one.logprobs[0] for one in drawn}
     shared = [(known[one.token_ids], one.logprobs[0]) for one in hot if one.token_ids in known]
@@ -248,7 +248,7 @@ def test_a_draw_follows_the_distribution(policy: Policy) -> None:
     assert all(a == pytest.approx(b, abs=1e-5) for a, b in shared)
 
 
-def test_banned_tokens_are_never_drawn(policy: Policy) -> None:
+def test_banned_tokens_are_never_sampled(policy: Policy) -> None:
     drawn = draw(policy, requests(ragged(policy) * 20, temperature=5.0, max_new_tokens=40))
     tokens = [token for one in drawn for token in one.token_ids]
     assert len(tokens) > 1500
@@ -257,7 +257,7 @@ def test_banned_tokens_are_never_drawn(policy: Policy) -> None:
     assert len(set(tokens)) > 300
 
 
-def test_a_prompt_that_several_rows_share_is_prefilled_once_and_drawn_apart(policy: Policy) -> None:
+def test_a_shared_prompt_is_prefilled_once_and_sampled_separately(policy: Policy) -> None:
     rows = ragged(policy)
     with forwards(policy) as shapes:
         drawn = draw(policy, requests([rows[0], rows[2], rows[0], rows[0]]))
@@ -266,7 +266,7 @@ def test_a_prompt_that_several_rows_share_is_prefilled_once_and_drawn_apart(poli
     assert len({drawn[number].token_ids for number in (0, 2, 3)}) == 3
 
 
-def test_a_shared_prefill_changes_no_row(each_policy: Policy) -> None:
+def test_a_shared_prefill_does_not_change_rows(each_policy: Policy) -> None:
     rows = ragged(each_policy)
     order = [0, 1, 0, 2, 1]
     together = draw(each_policy, requests([rows[number] for number in order], temperature=0.0))
@@ -276,11 +276,11 @@ def test_a_shared_prefill_changes_no_row(each_policy: Policy) -> None:
         assert one.logprobs == pytest.approx(alone[number].logprobs, abs=1e-4)
 
 
-def test_a_stop_text_ends_a_turn_where_it_is_complete(policy: Policy) -> None:
+def test_a_stop_text_ends_a_turn_once_it_is_complete(policy: Policy) -> None:
     chat = policy.chat
     for key in range(3):
         (free,) = draw(policy, requests(ragged(policy)[:1], key=key, temperature=3.0, max_new_tokens=40))
-        # Several tokens of what is drawn anyway, as `</code>` is for a real tokenizer.
+        # The stop text spans several generated tokens, like `</code>` with a real tokenizer.
         windows = [chat.decode(free.token_ids[start : start + 3]) for start in range(4, 36)]
         stop = next(text for text in windows if text.isascii() and len(text) >= 4)
         sampling = {"temperature": 3.0, "max_new_tokens": 40, "stop": (stop, "never written")}
@@ -291,10 +291,10 @@ def test_a_stop_text_ends_a_turn_where_it_is_complete(policy: Policy) -> None:
         assert stop not in chat.decode(stopped.token_ids[:-1])
 
 
-def test_the_end_of_a_turn_is_sampled_and_kept_and_the_other_rows_go_on(policy: Policy) -> None:
+def test_an_end_of_turn_token_is_kept_and_the_other_rows_continue(policy: Policy) -> None:
     rows = ragged(policy)
     free = draw(policy, requests(rows, temperature=0.0, max_new_tokens=12))
-    # One of the tokens that are drawn anyway is made the end of a turn.
+    # Make one of the generated tokens the end-of-turn token.
     end = free[0].token_ids[3]
     chat = copy.copy(policy.chat)
     chat.end_id = end
@@ -310,14 +310,14 @@ def test_the_end_of_a_turn_is_sampled_and_kept_and_the_other_rows_go_on(policy: 
 
 @pytest.fixture
 def broken(policy: Policy) -> Policy:
-    """A policy whose logits are no numbers."""
+    """A policy whose logits are NaN."""
     broken = replace(policy, model=copy.deepcopy(policy.model))
     broken.model.model.language_model.norm.weight.data.fill_(torch.nan)
     return broken
 
 
-def test_a_draw_that_fails_when_its_rows_have_left_is_not_told(broken: Policy) -> None:
-    """A failure elsewhere ends trajectories whose draw is about to begin."""
+def test_a_generation_error_after_its_rows_have_left_is_not_reported(broken: Policy) -> None:
+    """A failure elsewhere may end trajectories whose generation is about to start."""
     told: list[str] = []
 
     async def story() -> None:
@@ -336,15 +336,13 @@ def test_a_draw_that_fails_when_its_rows_have_left_is_not_told(broken: Policy) -
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.0])
-def test_logits_that_are_no_numbers_end_the_run(broken: Policy, temperature: float) -> None:
+def test_nan_logits_end_the_run(broken: Policy, temperature: float) -> None:
     with pytest.raises(RunFailed, match="logits are not numbers") as caught:
         draw(broken, requests(ragged(broken), temperature=temperature))
     assert "earlier checkpoint" in caught.value.fix
 
 
-def test_a_gpu_without_room_for_a_batch_says_what_to_lower(
-    policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_out_of_memory_batch_says_what_to_lower(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*given: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has …")
 
@@ -354,7 +352,7 @@ def test_a_gpu_without_room_for_a_batch_says_what_to_lower(
     assert (caught.value.fix or "").startswith("lower rollout.max_batch (at most 64 turns are")
 
 
-def test_drawing_leaves_the_model_in_its_mode(policy: Policy) -> None:
+def test_generation_restores_the_models_mode(policy: Policy) -> None:
     for training in (True, False):
         policy.model.train(training)
         draw(policy, requests(ragged(policy), max_new_tokens=1))

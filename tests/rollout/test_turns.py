@@ -12,7 +12,7 @@ from vtune.sandbox.turns import Turns
 from vtune.schema.message import Message
 
 
-def test_the_conversations_of_a_step_open_a_few_at_a_time() -> None:
+def test_the_conversations_of_a_step_start_a_few_at_a_time() -> None:
     clock = Clock()
     sample = replace(SAMPLE, prompt=(Message("user", "Which digit?"),), images=(), tools=())
 

@@ -1,12 +1,12 @@
-"""Hours of waiting in no time."""
+"""An event loop with a virtual clock: hours of waiting take no time."""
 
 import asyncio
 import selectors
 
 
 class VirtualTime(asyncio.SelectorEventLoop):
-    """A loop whose clock is set forward to the next timer where nothing else is to be done: the times of
-    sleeps are counted, and neither those of the arithmetic nor of other tests."""
+    """A loop that advances its clock to the next timer when idle: only sleeps take (virtual) time, not
+    computation or other tests."""
 
     def __init__(self) -> None:
         self._now = 0.0

@@ -1,4 +1,4 @@
-"""Records for tests, and hypothesis strategies that draw any valid one."""
+"""Records for tests, and hypothesis strategies for any valid record."""
 
 from hypothesis import strategies as st
 
@@ -71,7 +71,7 @@ pictures = (
     | st.builds(Picture, data=st.binary(min_size=1, max_size=8), path=named)
     | st.builds(Picture, path=named)
 )
-# float32 values and what people type both come back unchanged
+# float32 values and typical decimal values both survive unchanged
 ratios = st.sampled_from([0.0, 0.1, 0.3, 0.9, 1.0]) | st.floats(0, 1, width=32).map(
     lambda x: float(f"{x:.3f}")
 )
@@ -82,7 +82,7 @@ def samples(draw: st.DrawFn) -> Sample:
     images = tuple(draw(st.lists(pictures, max_size=3)))
     texts = [f"{draw(words)}{IMAGE}{draw(words)}" for _ in images] + [draw(words)]
     numbers = [(index,) for index in range(len(images))] + [()]
-    # The last turn is nobody's reply.
+    # The last turn must not be the assistant's.
     roles = [draw(st.sampled_from(["system", "user", "assistant"])) for _ in images]
     roles.append(draw(st.sampled_from(["system", "user"])))
     prompt = tuple(

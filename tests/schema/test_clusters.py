@@ -22,17 +22,17 @@ def test_questions_about_the_same_picture_are_one_cluster_and_others_are_not() -
     assert len({cluster_of(one, ASKED) for one in (SHOWN, other, two)}) == 3
 
 
-def test_a_picture_that_rollouts_share_is_known_by_its_file() -> None:
+def test_a_picture_shared_by_rollouts_is_identified_by_its_file() -> None:
     shared = Picture(data=b"large", path="../inputs/0123abcd")
     assert cluster_of(replace(SHOWN, images=(shared,)), ASKED) == "0123abcd"
 
 
-def test_what_has_no_picture_at_hand_stands_for_itself() -> None:
+def test_a_question_without_an_available_picture_is_its_own_cluster() -> None:
     for images in ((), (Picture(path="photo.png"),)):
         assert cluster_of(replace(SHOWN, images=images), ASKED) == "q/1"
 
 
-def test_worlds_that_begin_alike_stand_for_themselves_and_share_pictures_of_their_own() -> None:
+def test_worlds_with_the_same_start_are_separate_unless_they_share_pictures() -> None:
     world = replace(ASKED, environment="maze")
     assert [cluster_of(replace(SHOWN, sample_id=name), world) for name in ("q/1", "q/2")] == ["q/1", "q/2"]
     pictured = replace(world, prompt=(Message("user", f"{IMAGE}?"),), images=(Picture(data=b"photo"),))

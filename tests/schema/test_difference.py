@@ -1,4 +1,4 @@
-"""Where two records differ, in words."""
+"""Describing where two records differ."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ ONE = Sample(
 LONG = "a long text " * 20
 
 
-def test_alike_is_what_differs_by_the_path_of_a_picture_alone() -> None:
+def test_records_that_differ_only_in_a_picture_path_are_equal() -> None:
     assert difference(SAMPLE, SAMPLE) == ""
     assert difference(ONE, replace(ONE, images=(Picture(data=b"x"),))) == ""
 
@@ -44,7 +44,7 @@ def test_the_first_place_that_differs_is_named(changed: dict[str, object], said:
     assert difference(ONE, replace(ONE, **changed)).startswith(said)  # type: ignore[arg-type]
 
 
-def test_long_texts_are_shown_where_they_part() -> None:
+def test_long_texts_are_shown_where_they_diverge() -> None:
     red, blue = (replace(ONE, answer=f"{LONG}{colour} and so on {LONG}") for colour in ("red", "blue"))
     said = difference(red, blue)
     assert said.startswith("`answer` is …'ng text a long text red and so on a long")

@@ -1,4 +1,4 @@
-"""Lists of values, as rows have them."""
+"""Lists of values in rows."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def fields(value: Any) -> Fields:
     return Fields({"x": value}, "row.")
 
 
-def test_whole_numbers_become_numbers_beside_others_as_they_do_alone() -> None:
+def test_whole_numbers_convert_the_same_alone_and_in_lists() -> None:
     assert fields([0.5, None]).numbers_or_null("x") == (0.5, None)
     found = fields([1, 0.5, None]).numbers_or_null("x")
     assert found == (1.0, 0.5, None)
@@ -31,7 +31,7 @@ def test_whole_numbers_become_numbers_beside_others_as_they_do_alone() -> None:
         ("flags", True, None),
     ],
 )
-def test_one_value_of_another_type_among_many_is_found(read: str, good: Any, bad: Any, at: int) -> None:
+def test_a_single_value_of_another_type_is_found(read: str, good: Any, bad: Any, at: int) -> None:
     values = [good] * 10
     assert getattr(fields(values), read)("x") == tuple(values)
     values[at] = bad

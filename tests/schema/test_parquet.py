@@ -48,7 +48,7 @@ def row(**columns: Any) -> dict[str, Any]:
 
 @settings(max_examples=35)
 @given(st.lists(samples(), max_size=4, unique_by=lambda sample: sample.id))
-def test_samples_survive_the_file(many: list[Sample]) -> None:
+def test_samples_survive_a_round_trip(many: list[Sample]) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "samples.parquet"
         assert parquet.write_samples(path, many) == len(many) == parquet.count_rows(path)
@@ -56,7 +56,7 @@ def test_samples_survive_the_file(many: list[Sample]) -> None:
 
 
 def test_a_record_of_an_older_run_may_end_with_the_assistants_turn(tmp_path: Path) -> None:
-    """It cannot be run again, and can still be audited and looked at."""
+    """It cannot be run again, but can still be audited and viewed."""
     old = replace(SAMPLE, prompt=(*SAMPLE.prompt, Message("assistant", "<answer>B</answer>")))
     parquet.write_samples(tmp_path / "samples.parquet", [old])
     assert list(parquet.read_samples(tmp_path / "samples.parquet")) == [old]
@@ -64,14 +64,14 @@ def test_a_record_of_an_older_run_may_end_with_the_assistants_turn(tmp_path: Pat
 
 @settings(max_examples=35)
 @given(st.lists(trajectories(), max_size=4))
-def test_trajectories_survive_the_file(many: list[Any]) -> None:
+def test_trajectories_survive_a_round_trip(many: list[Any]) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trajectories.parquet"
         assert parquet.write_trajectories(path, many) == len(many)
         assert list(parquet.read_trajectories(path)) == many
 
 
-def test_what_an_environment_gave_an_outcome_for_needs_no_look_in_older_files(tmp_path: Path) -> None:
+def test_older_files_with_an_environment_outcome_need_no_look(tmp_path: Path) -> None:
     asked = Trajectory(sample_id="one", source="maze")
     acted = replace(asked, outcome=Outcome(1.0, "goal"))
     new, old = tmp_path / "new.parquet", tmp_path / "old.parquet"
@@ -110,7 +110,7 @@ def test_a_trace_without_tokens_is_a_trajectory(tmp_path: Path) -> None:
     assert list(parquet.read_trajectories(tmp_path / "traces.parquet")) == [trace]
 
 
-def test_a_ratio_that_was_typed_comes_back_as_typed(tmp_path: Path) -> None:
+def test_a_decimal_ratio_survives_exactly(tmp_path: Path) -> None:
     parquet.write_samples(tmp_path / "s.parquet", [SAMPLE])
     (sample,) = parquet.read_samples(tmp_path / "s.parquet")
     assert (sample.accuracy_ratio, sample.format_ratio) == (0.9, 0.1)
@@ -158,7 +158,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("bad", "place"), BROKEN.values(), ids=list(BROKEN))
-def test_a_broken_row_is_named_with_file_row_column_and_remedy(
+def test_a_broken_row_is_reported_with_file_row_column_and_fix(
     bad: dict[str, Any], place: str, tmp_path: Path
 ) -> None:
     bad = bad | {"extra_info": {"id": "signs/17"}}
@@ -179,7 +179,7 @@ def test_rows_are_counted_from_zero(tmp_path: Path) -> None:
     assert [n for n, entry in enumerate(scanned) if isinstance(entry, DataError)] == [17]
 
 
-def test_the_same_id_twice_is_refused_when_reading_and_when_writing(tmp_path: Path) -> None:
+def test_a_duplicate_id_is_refused_on_reading_and_writing(tmp_path: Path) -> None:
     path = written(tmp_path / "twice.parquet", [ROW, ROW])
     with pytest.raises(DataError, match="appears twice, first in row 0"):
         list(parquet.read_samples(path))
@@ -214,7 +214,7 @@ def test_files_of_v_triune_open_with_their_parameters_as_a_struct(tmp_path: Path
 
 
 @pytest.mark.parametrize("images", [["a.jpg"], [b"picture"], b"picture"], ids=["paths", "bytes", "single"])
-def test_images_may_be_bare(images: Any, tmp_path: Path) -> None:
+def test_images_may_be_plain_bytes(images: Any, tmp_path: Path) -> None:
     (sample,) = parquet.read_samples(written(tmp_path / "bare.parquet", [row(images=images)]))
     assert sample.images in ((Picture(path="a.jpg"),), (Picture(data=b"picture"),))
 
@@ -228,7 +228,7 @@ def test_a_file_that_is_not_parquet_is_refused(content: bytes, tmp_path: Path) -
             list(read(path))
 
 
-def test_a_file_that_breaks_off_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s.parquet"
     parquet.write_samples(path, [replace(SAMPLE, id=f"signs/{n}") for n in range(50)])
     whole = path.read_bytes()
@@ -256,12 +256,12 @@ def cropped(box: Box) -> Trajectory:
     return replace(TRAJECTORY, calls=(replace(TRAJECTORY.calls[0], crops=(Crop(0, box),)),))
 
 
-def test_a_sample_with_a_box_without_end_is_refused() -> None:
+def test_a_sample_with_an_infinite_box_is_refused() -> None:
     with pytest.raises(DataError, match="not finite"):
         replace(SAMPLE, evidence=(Evidence("sign", 0, (0.0, 0.0, float("inf"), 9.0)),))
 
 
-def test_what_a_policy_writes_is_kept_even_where_it_writes_a_mark(tmp_path: Path) -> None:
+def test_a_policys_text_is_kept_even_if_it_contains_an_image_mark(tmp_path: Path) -> None:
     said = replace(TRAJECTORY, messages=(Message("assistant", "Here: <image><image>"),))
     parquet.write_trajectories(tmp_path / "t.parquet", [said])
     assert list(parquet.read_trajectories(tmp_path / "t.parquet")) == [said]
@@ -304,7 +304,7 @@ CONTRADICTIONS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize(("make", "column"), CONTRADICTIONS.values(), ids=list(CONTRADICTIONS))
-def test_a_trajectory_that_contradicts_itself_is_not_written(
+def test_a_contradictory_trajectory_is_not_written(
     make: Callable[[], Any], column: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError) as caught:
@@ -323,7 +323,7 @@ def test_an_unknown_status_in_a_trajectory_file_is_refused(tmp_path: Path) -> No
         list(parquet.read_trajectories(path))
 
 
-def test_nothing_is_left_when_the_source_of_rows_fails(tmp_path: Path) -> None:
+def test_nothing_is_left_if_the_row_source_fails(tmp_path: Path) -> None:
     def source() -> Iterator[Sample]:
         yield SAMPLE
         raise KeyboardInterrupt
@@ -333,7 +333,7 @@ def test_nothing_is_left_when_the_source_of_rows_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_old_file_stays_whole_when_the_new_one_fails(tmp_path: Path) -> None:
+def test_an_old_file_is_kept_if_the_new_one_fails(tmp_path: Path) -> None:
     path = tmp_path / "s.parquet"
     parquet.write_samples(path, [SAMPLE])
     with pytest.raises(DataError):
@@ -385,7 +385,7 @@ def test_a_foreign_file_of_one_large_row_group_is_read_in_pieces(tmp_path: Path)
     assert peak < 70 * MEGABYTE
 
 
-def test_a_fingerprint_follows_the_content(tmp_path: Path) -> None:
+def test_a_fingerprint_depends_on_the_content(tmp_path: Path) -> None:
     parquet.write_samples(tmp_path / "a.parquet", [SAMPLE])
     parquet.write_samples(tmp_path / "b.parquet", [SAMPLE])
     parquet.write_samples(tmp_path / "c.parquet", [replace(SAMPLE, ground_truth="A")])
@@ -393,7 +393,7 @@ def test_a_fingerprint_follows_the_content(tmp_path: Path) -> None:
     assert a == b != c
 
 
-def test_a_picture_comes_from_its_bytes_or_from_beside_the_file(tmp_path: Path) -> None:
+def test_a_picture_is_read_from_bytes_or_relative_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"on disk")
     assert parquet.load_picture(Picture(data=b"here", path="a.jpg"), tmp_path) == b"here"
     assert parquet.load_picture(Picture(path="a.jpg"), tmp_path) == b"on disk"
@@ -403,7 +403,7 @@ def test_a_picture_comes_from_its_bytes_or_from_beside_the_file(tmp_path: Path) 
         parquet.load_picture(Picture(), tmp_path)
 
 
-def test_a_picture_of_empty_bytes_is_the_one_at_its_path(tmp_path: Path) -> None:
+def test_a_picture_with_empty_bytes_is_read_from_its_path(tmp_path: Path) -> None:
     def read(data: bytes | None, path: str | None) -> Picture:
         (picture,) = sample_from_row(row(images=[{"bytes": data, "path": path}]), place="p").images
         return picture
@@ -427,7 +427,7 @@ def test_rollouts_share_a_large_input_and_readers_get_its_bytes(tmp_path: Path) 
     found = list(parquet.read_trajectories(file))
     assert [[picture.data for picture in t.images] for t in found] == [[large, small]] * 8
     assert trajectory_store([file])[7] == found[7]
-    # Once more, as an evaluation puts its portions together: the paths start from the new place.
+    # Again, as when an evaluation merges its parts: paths are relative to the new location.
     parquet.write_trajectories(tmp_path / "all.parquet", found, run=tmp_path)
     assert [t.images[0].data for t in parquet.read_trajectories(tmp_path / "all.parquet")] == [large] * 8
     stored.unlink()
@@ -436,7 +436,7 @@ def test_rollouts_share_a_large_input_and_readers_get_its_bytes(tmp_path: Path) 
     assert caught.value.where.startswith(f"{file}, row 0")
 
 
-def test_json_columns_hold_what_datasets_says_they_hold(tmp_path: Path) -> None:
+def test_json_columns_read_the_same_as_in_datasets(tmp_path: Path) -> None:
     import datasets
 
     features = datasets.Features(
@@ -454,19 +454,19 @@ def test_json_columns_hold_what_datasets_says_they_hold(tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     made = datasets.Dataset.from_list(rows, features=features)
     made.to_parquet(str(file))
-    # Not `to_list`, which datasets before 5 leaves as texts.
+    # Not `to_list`, which datasets before 5 leaves as strings.
     assert [row for _, row in scan_rows(file)] == list(made) == rows
     assert [row for _, row in scan_rows(file, ["list"])] == [{"list": row["list"]} for row in rows]
 
 
-def test_what_is_no_json_in_a_json_column_stays_a_text(tmp_path: Path) -> None:
+def test_invalid_json_in_a_json_column_stays_a_string(tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     texts = ["{broken", None, "[1]"]
     pq.write_table(pa.table({"any": pa.array(texts, pa.string()).cast(pa.json_())}), file)
     assert [row["any"] for _, row in scan_rows(file)] == ["{broken", None, [1]]
 
 
-def test_samples_without_pictures_are_read_from_a_file_whose_pictures_are_gone(tmp_path: Path) -> None:
+def test_samples_can_be_read_without_pictures_if_the_picture_files_are_gone(tmp_path: Path) -> None:
     pictures = (Picture(data=random.Random(0).randbytes(4096)),)
     sample = Sample(
         id="signs/0",
@@ -493,7 +493,7 @@ def test_samples_without_pictures_are_read_from_a_file_whose_pictures_are_gone(t
 
 
 @pytest.mark.parametrize("images", [None, ["a.png"], [b"picture"], [{"bytes": b"picture"}]])
-def test_samples_without_pictures_have_as_many_whatever_the_column_holds(tmp_path: Path, images: Any) -> None:
+def test_samples_read_without_pictures_keep_their_number_of_pictures(tmp_path: Path, images: Any) -> None:
     text = "<image>Which glyph?" if images else "Which glyph?"
     changed = {"images": images, "prompt": [{"role": "user", "content": text}], "evidence": []}
     file = written(tmp_path / "foreign.parquet", [row(**changed)])
@@ -503,14 +503,14 @@ def test_samples_without_pictures_have_as_many_whatever_the_column_holds(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["data_sources", "distinct", "tally"])
-def test_a_column_of_something_else_than_texts_is_named(name: str, tmp_path: Path) -> None:
+def test_a_column_that_does_not_hold_texts_is_named(name: str, tmp_path: Path) -> None:
     file = written(tmp_path / "odd.parquet", [{"data_source": {"name": "coco"}}])
     given = {"data_sources": (), "distinct": ("data_source",), "tally": (("data_source", "ability"),)}
     with pytest.raises(DataError, match="column `data_source` does not hold texts"):
         list(getattr(parquet, name)(file, *given[name]))
 
 
-def test_texts_of_columns_are_counted_together(tmp_path: Path) -> None:
+def test_texts_in_columns_are_counted_together(tmp_path: Path) -> None:
     rows = [{"data_source": name, "other": 1} for name in ("a", "b", "a", None)]
     file = written(tmp_path / "rows.parquet", rows)
     assert parquet.tally(file, ("ability", "data_source")) == {
@@ -524,7 +524,7 @@ def test_texts_of_columns_are_counted_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("picture", [lambda data: {"bytes": data}, lambda data: data])
-def test_pictures_that_cannot_be_left_unread_are_read_a_few_at_a_time(tmp_path: Path, picture: Any) -> None:
+def test_unavoidable_pictures_are_read_a_few_at_a_time(tmp_path: Path, picture: Any) -> None:
     rows = [
         row(images=[picture(random.Random(number).randbytes(2**16))], extra_info={"index": number})
         for number in range(200)

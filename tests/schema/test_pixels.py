@@ -1,4 +1,4 @@
-"""No picture from outside costs more than its limits say, whatever its bytes are."""
+"""No external picture costs more than the limits allow, whatever its bytes are."""
 
 import contextlib
 import io
@@ -43,7 +43,7 @@ VARIANTS = {
 
 @given(kind=st.sampled_from(KINDS), width=st.integers(1, 300), height=st.integers(1, 300))
 @settings(max_examples=60, deadline=None)
-def test_a_head_says_what_pillow_says(kind: str, width: int, height: int) -> None:
+def test_a_parsed_header_matches_pillow(kind: str, width: int, height: int) -> None:
     content = encoded(Image.new("RGB", (width, height)), kind)
     head = read_head(content)
     with Image.open(io.BytesIO(content)) as picture:
@@ -58,7 +58,7 @@ def test_every_variant_of_a_format_is_read(name: str) -> None:
     assert decode(VARIANTS[name]).tobytes() == Image.open(io.BytesIO(VARIANTS[name])).convert("RGB").tobytes()
 
 
-def test_a_progressive_jpeg_is_known_by_its_scans() -> None:
+def test_a_progressive_jpeg_is_recognised_by_its_scans() -> None:
     assert read_head(VARIANTS["progressive"]).scans == 10
 
 
@@ -67,14 +67,14 @@ def test_a_progressive_jpeg_is_known_by_its_scans() -> None:
     [b"\xff\xe0\x00\x02", b"\xff\xd0", b"\xff\x00", b"\xff\xff\xff\x01"],
     ids=["empty segments", "restarts", "no markers", "fill"],
 )
-def test_a_jpeg_with_more_markers_before_its_pixels_than_any_picture_has_is_none(marker: bytes) -> None:
+def test_a_jpeg_with_too_many_markers_before_its_pixels_is_refused(marker: bytes) -> None:
     plain = VARIANTS["JPEG"]
     assert read_head(plain[:2] + marker * 50 + plain[2:]) == read_head(plain)
     with pytest.raises(NoHead):
         read_head(plain[:2] + marker * MOST_MARKERS + plain[2:])
 
 
-def test_the_scans_of_a_thumbnail_do_not_count_and_hide_none() -> None:
+def test_thumbnail_scans_do_not_count_and_hide_no_others() -> None:
     thumbnail = b"\xff\xd8" + b"\xff\xda" * 50 + b"\xff\xd9"
     segment = b"\xff\xe1" + struct.pack(">H", 2 + len(thumbnail)) + thumbnail
     content = VARIANTS["progressive"][:2] + segment + VARIANTS["progressive"][2:]
@@ -83,7 +83,7 @@ def test_the_scans_of_a_thumbnail_do_not_count_and_hide_none() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(bombs()))
-def test_a_bomb_is_refused_before_it_costs_anything(name: str) -> None:
+def test_a_decompression_bomb_is_refused_before_decoding(name: str) -> None:
     content = bombs()[name]
     assert len(content) < 700_000
     tracemalloc.start()
@@ -115,11 +115,11 @@ def test_each_limit_has_its_own_reason(width: int, height: int, why: str) -> Non
 @pytest.mark.parametrize(
     ("width", "height"), [(1, 1), (2000, 1), (8192, 8192), (pixels.MAX_SIDE, 17), (7680, 4320)]
 )
-def test_what_lies_within_the_limits_passes(width: int, height: int) -> None:
+def test_a_picture_within_the_limits_passes(width: int, height: int) -> None:
     pixels.check_size(width, height)
 
 
-def test_scans_are_weighed_by_the_pixels_that_each_passes_over() -> None:
+def test_scans_are_weighted_by_the_pixels_they_cover() -> None:
     few, many = bombs()["a JPEG of 2000 scans"], _with_scans((64, 64), 60)
     with pytest.raises(Refused, match="2006 scans"):
         check_head(few)
@@ -134,7 +134,7 @@ def _with_scans(size: tuple[int, int], more: int) -> bytes:
     return content[:-2] + last * more + content[-2:]
 
 
-def test_a_bmp_of_run_lengths_is_not_unpacked_unless_it_is_small() -> None:
+def test_a_run_length_bmp_is_unpacked_only_if_small() -> None:
     def packed(side: int) -> bytes:
         palette = bytes(1024)
         return (
@@ -149,7 +149,7 @@ def test_a_bmp_of_run_lengths_is_not_unpacked_unless_it_is_small() -> None:
         decode(packed(1100))
 
 
-def test_a_second_head_that_says_something_else_is_found_out() -> None:
+def test_a_contradicting_second_header_is_detected() -> None:
     content = encoded(Image.new("L", (8, 8)), "PNG")
     data = b"IHDR" + struct.pack(">II", 30_000, 30_000) + content[24:29]
     second = struct.pack(">I", 13) + data + struct.pack(">I", zlib.crc32(data))
@@ -179,20 +179,20 @@ def test_a_reduced_jpeg_is_decoded_no_larger_than_needed() -> None:
     cut=st.none() | st.integers(0, 2000),
 )
 @settings(max_examples=200, deadline=None)
-def test_damage_is_refused_and_never_anything_else(
+def test_a_damaged_picture_is_only_ever_refused(
     name: str, changes: list[tuple[int, int]], cut: int | None
 ) -> None:
     content = bytearray(VARIANTS[name])
     for at, value in changes:
         content[at % len(content)] = value
-    # Any other exception fails the test.
+    # Any other exception must fail the test.
     with contextlib.suppress(Refused):
         assert min(decode(bytes(content[:cut])).size) > 0
 
 
 @given(st.binary(max_size=200))
 @settings(max_examples=200, deadline=None)
-def test_bytes_without_a_head_have_none(content: bytes) -> None:
+def test_bytes_without_a_header_are_recognised(content: bytes) -> None:
     for start in (b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF89a", b"BM", b"RIFF0000WEBPVP8 "):
         try:
             read_head(start + content)
@@ -200,6 +200,6 @@ def test_bytes_without_a_head_have_none(content: bytes) -> None:
             continue
 
 
-def test_what_pillow_raises_is_known() -> None:
+def test_all_exceptions_of_pillow_are_covered() -> None:
     assert OSError in UNDECODABLE
     assert Image.DecompressionBombError in UNDECODABLE

@@ -1,4 +1,4 @@
-"""What took long to make is made once, and held within a bound of bytes."""
+"""A cache of expensive values: each is made once, and they are bounded in bytes."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +11,7 @@ from vtune.schema.remembered import Remembered
 
 
 @given(st.lists(st.integers(0, 9), max_size=60), st.integers(0, 30))
-def test_values_are_those_of_their_keys_and_no_more_is_held_than_there_is_room(
-    keys: list[int], room: int
-) -> None:
+def test_values_match_their_keys_and_stay_within_the_limit(keys: list[int], room: int) -> None:
     remembered: Remembered[int, int] = Remembered(room, lambda key, _: key)
     for key in keys:
         assert remembered.get(key, lambda key=key: key * key) == key * key  # type: ignore[misc]
@@ -22,14 +20,14 @@ def test_values_are_those_of_their_keys_and_no_more_is_held_than_there_is_room(
         assert sum(held) <= max(room, key)
 
 
-def test_what_was_asked_for_least_lately_goes_first() -> None:
+def test_the_least_recently_used_value_is_evicted_first() -> None:
     remembered: Remembered[str, str] = Remembered(2, lambda *_: 1)
     for key in ("a", "b", "a", "c"):
         remembered.get(key, lambda key=key: key)  # type: ignore[misc]
     assert [remembered.at_hand(key) for key in "abc"] == ["a", None, "c"]
 
 
-def test_a_value_that_many_wait_for_is_made_once() -> None:
+def test_a_value_with_many_waiters_is_made_once() -> None:
     remembered: Remembered[str, object] = Remembered(100, lambda *_: 1)
     begun, go, made = threading.Event(), threading.Event(), []
 
@@ -43,13 +41,13 @@ def test_a_value_that_many_wait_for_is_made_once() -> None:
         first = threads.submit(remembered.get, "a", make)
         assert begun.wait(10)
         others = [threads.submit(remembered.get, "a", make) for _ in range(3)]
-        assert remembered.get("b", lambda: 1) == 1  # nobody waits for what he has not asked for
+        assert remembered.get("b", lambda: 1) == 1  # a request waits only for its own key
         go.set()
         assert {id(one.result()) for one in (first, *others)} == {id(made[0])}
     assert len(made) == 1
 
 
-def test_what_cannot_be_made_is_tried_again() -> None:
+def test_a_failed_value_is_tried_again() -> None:
     remembered: Remembered[str, int] = Remembered(100, lambda *_: 1)
 
     def fail() -> int:

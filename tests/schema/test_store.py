@@ -16,7 +16,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.store import Store, sample_store, trajectory_store
 
 SIZES = (7, 1, 5)
-"""Rows of three files; row groups hold three."""
+"""Numbers of rows in three files; row groups hold three rows."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def epoch(store: Store, number: int, seed: int) -> list[str]:
     return [store.shuffled(number * len(store) + offset, seed=seed)[0].id for offset in range(len(store))]
 
 
-def test_threads_may_ask_at_the_same_time(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_may_read_concurrently(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vtune.schema.store, "WINDOW", 1)
     read, reading = vtune.schema.store.read_group, []
 
@@ -75,7 +75,7 @@ def test_threads_may_ask_at_the_same_time(files: list[Path], monkeypatch: pytest
 
 
 @pytest.mark.parametrize("window", [1, 2, 16])
-def test_every_epoch_is_a_new_order_of_all_rows(
+def test_every_epoch_has_a_new_order_of_all_rows(
     files: list[Path], window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vtune.schema.store, "WINDOW", window)
@@ -86,10 +86,8 @@ def test_every_epoch_is_a_new_order_of_all_rows(
 
 @settings(max_examples=25)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=30), st.integers(0, 3))
-def test_a_row_is_a_function_of_position_and_seed_alone(
-    files: list[Path], positions: list[int], seed: int
-) -> None:
-    """Whatever was asked before, in whatever order: a resumed run continues with the very next sample."""
+def test_a_row_depends_only_on_position_and_seed(files: list[Path], positions: list[int], seed: int) -> None:
+    """Whatever was read before, in any order: a resumed run continues with the next sample."""
     used = sample_store(files)
     for position in positions:
         used.shuffled(position, seed=seed)
@@ -97,7 +95,7 @@ def test_a_row_is_a_function_of_position_and_seed_alone(
     assert used.shuffled(positions[0], seed=seed) == fresh.shuffled(positions[0], seed=seed)
 
 
-def test_another_seed_asked_of_the_same_store_is_another_order(files: list[Path]) -> None:
+def test_another_seed_on_the_same_store_gives_another_order(files: list[Path]) -> None:
     store = sample_store(files)
     first = epoch(store, 0, 0)
     assert epoch(store, 0, 1) == epoch(sample_store(files), 0, 1) != first
@@ -112,7 +110,7 @@ def test_few_row_groups_are_held_in_memory(files: list[Path], monkeypatch: pytes
         vtune.schema.store, "read_group", lambda path, index: reads.append((path, index)) or real(path, index)
     )
     epoch(store, 0, 0)
-    # Rows are shuffled among so many groups as are held, so an epoch reads each group once.
+    # Rows are shuffled within the groups held in memory, so an epoch reads each group once.
     assert len(reads) == len(set(reads)) == 6
 
 
@@ -132,7 +130,7 @@ def test_a_bad_row_is_named_by_file_and_row(tmp_path: Path) -> None:
     assert caught.value.where == f"{path}, row 1, column `reward_model.verifier`"
 
 
-def test_files_without_a_row_are_refused(tmp_path: Path) -> None:
+def test_files_without_rows_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "empty.parquet"
     write_samples(path, [])
     with pytest.raises(DataError, match="no row in the data"):
@@ -141,7 +139,7 @@ def test_files_without_a_row_are_refused(tmp_path: Path) -> None:
     assert len(sample_store([path, tmp_path / "one.parquet"])) == 1
 
 
-def test_a_file_that_is_missing_or_of_another_kind_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_a_missing_or_wrong_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot read"):
         sample_store([tmp_path / "none.parquet"])
     broken = tmp_path / "broken.parquet"

@@ -1,4 +1,4 @@
-"""Scores and outcomes as users' parts compute them."""
+"""Scores and outcomes computed by users' parts."""
 
 import json
 
@@ -10,7 +10,7 @@ from vtune.schema.verdict import Verdict
 
 
 @pytest.mark.parametrize("score", [np.float32(0.5), np.float64(0.5), np.array(0.5)])
-def test_a_number_of_numpy_becomes_one_that_files_take(score: float) -> None:
+def test_a_numpy_number_becomes_a_serialisable_one(score: float) -> None:
     verdict = Verdict(score, "half", {"iou": score, "boxes": np.int64(3), "unreadable": np.bool_(False)})
     assert json.loads(json.dumps([verdict.score, dict(verdict.parts)])) == [
         0.5,
@@ -20,6 +20,6 @@ def test_a_number_of_numpy_becomes_one_that_files_take(score: float) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_part_that_is_no_number_is_an_error_where_it_is_made(value: float) -> None:
+def test_a_part_that_is_not_a_number_is_an_error_at_construction(value: float) -> None:
     with pytest.raises(ValueError, match="part 'iou' of a verdict is"):
         Verdict(0.5, "half", {"iou": value})
