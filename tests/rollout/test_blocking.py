@@ -137,7 +137,7 @@ def test_a_second_ctrl_c_ends_at_once(mine: Any, monkeypatch: pytest.MonkeyPatch
 
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        # Whoever reads the line presses again.
+        # The user reads the line and presses Ctrl-C again.
         blocking.to_end(pressed(), lambda line: signal.pthread_kill(MAIN, signal.SIGINT))
     assert time.monotonic() - began < 30.0
 

@@ -1,4 +1,4 @@
-"""Generated passages of which every word is known, and an exact BM25 that looks at all of them."""
+"""Generated passages with known words, and an exact brute-force BM25."""
 
 import json
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 K1, B = 1.5, 0.75
 
 NONE = -1
-"""Where a passage is shorter than the longest."""
+"""Padding of passages shorter than the longest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Words as numbers, shape (passages, longest); word n is written `w<n>`."""
+    """Passages as word numbers, shape (passages, longest); word n is written `w<n>`."""
 
     words: NDArray[np.int32]
     weights: NDArray[np.float64]
-    """How often each word is drawn."""
+    """Sampling probability of each word."""
 
 
 def make_corpus(passages: int, *, seed: int, vocabulary: int = 200_000, longest: int = 60) -> Corpus:
-    """Words by Zipf's law, 20 to 60 in a passage, as in an encyclopaedia."""
+    """Words by Zipf's law, 20 to 60 per passage, as in an encyclopaedia."""
     rng = np.random.default_rng(seed)
     weights = 1 / np.arange(10, vocabulary + 10)
     weights /= weights.sum()
@@ -44,7 +44,7 @@ def write_corpus(corpus: Corpus, path: Path) -> None:
 
 
 def queries(corpus: Corpus, count: int, *, seed: int) -> list[str]:
-    """Two to five different words of one passage each: what somebody asks who looks for it."""
+    """Queries of two to five different words of one passage, as asked by somebody who looks for it."""
     rng = np.random.default_rng(seed)
     found = []
     for number in rng.integers(0, len(corpus.words), count):
@@ -55,7 +55,7 @@ def queries(corpus: Corpus, count: int, *, seed: int) -> list[str]:
 
 
 def exact_scores(corpus: Corpus, query: str) -> NDArray[np.float64]:
-    """BM25 of every passage in float64, by its definition: Lucene's, as bm25s calls it.
+    """BM25 scores of all passages in float64, by the definition that bm25s calls Lucene's.
 
     Returns:
         Shape (passages,).

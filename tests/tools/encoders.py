@@ -1,4 +1,4 @@
-"""Tiny encoders of real classes, with vectors that are known: which passage is right is no accident."""
+"""Tiny encoders of real classes with known vectors, so that the right passage is certain."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,13 +14,13 @@ WIDTH = 64
 def build_encoder(
     folder: Path, words: Sequence[str], *, seed: int, same: Mapping[str, str] | None = None
 ) -> Path:
-    """A BERT whose hidden states are the vectors of its words: the mean is a bag of words.
+    """A BERT whose hidden states are its word vectors, so that their mean is a bag of words.
 
     Args:
         folder: Where to write it.
-        words: That it knows.
-        seed: Of the words' vectors.
-        same: Word -> the word that means the same, and has its vector.
+        words: Its vocabulary.
+        seed: Seeds the word vectors.
+        same: Word -> its synonym, which gets the same vector.
     """
     vocabulary = _vocabulary(words)
     torch.manual_seed(seed)
@@ -31,7 +31,7 @@ def build_encoder(
         num_attention_heads=2,
         intermediate_size=16,
         max_position_embeddings=64,
-        layer_norm_eps=1.0,  # else what is small is made large again
+        layer_norm_eps=1.0,  # otherwise small vectors would be scaled up again
     )
     model = BertModel(config)
     with torch.no_grad():
@@ -40,7 +40,7 @@ def build_encoder(
         embeddings.token_type_embeddings.weight.zero_()
         table = embeddings.word_embeddings.weight
         table.normal_(std=3.0)
-        # What every text has: it must not make all of them alike.
+        # Tokens in every text must not dominate its vector.
         for common in ("[CLS]", "[SEP]", ":", "query", "passage"):
             table[vocabulary[common]] *= 0.01
         for word, other in (same or {}).items():
@@ -54,7 +54,7 @@ def build_encoder(
 
 
 def build_decoder(folder: Path, words: Sequence[str], *, seed: int) -> Path:
-    """A Qwen3 with random weights, whose last token stands for the text."""
+    """A Qwen3 with random weights, whose last token represents the text."""
     vocabulary = _vocabulary(words)
     torch.manual_seed(seed)
     config = Qwen3Config(

@@ -28,8 +28,8 @@ def built(folder: Path, *texts: str) -> PassageIndex:
     return PassageIndex(folder)
 
 
-def test_the_first_passage_is_that_of_an_exact_bm25(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In many portions, and merged in many ranges of words: as with a corpus that no memory holds."""
+def test_the_top_passage_matches_exact_bm25(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Built in many parts and merged in many word ranges, as for a corpus that exceeds memory."""
     monkeypatch.setattr(bm25_build, "PORTION", 5_000)
     monkeypatch.setattr(bm25_build, "MERGED", 4_000)
     corpus = make_corpus(1_500, seed=3, vocabulary=3_000)
@@ -56,7 +56,7 @@ def test_the_first_passage_is_that_of_an_exact_bm25(tmp_path: Path, monkeypatch:
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text("ab c7é", min_size=1, max_size=20).filter(str.strip), min_size=1, max_size=8))
-def test_an_index_scores_as_bm25s_own_builder_does(
+def test_an_index_scores_like_one_built_by_bm25s(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]
 ) -> None:
     index = built(tmp_path_factory.mktemp("index") / "one", *texts)
@@ -73,7 +73,7 @@ def test_an_index_scores_as_bm25s_own_builder_does(
         assert scores == pytest.approx(theirs.get_scores([word]), rel=1e-5)
 
 
-def test_equal_passages_rank_in_their_order_and_strangers_not_at_all(tmp_path: Path) -> None:
+def test_equal_passages_keep_their_order_and_unrelated_ones_are_not_ranked(tmp_path: Path) -> None:
     index = built(tmp_path / "index", "a ferry", "the island", "a ferry", "A FERRY!")
     assert [number for number, _ in index.rank("Ferry", 2)] == [0, 2]
     assert [number for number, _ in index.rank("ferry", 9)] == [0, 2, 3]
@@ -86,7 +86,7 @@ def test_numbers_and_words_of_any_script_are_found(tmp_path: Path) -> None:
     assert [index.rank(query, 1)[0][0] for query in ("1996", "GRÖSSE", "7", "北京")] == [0, 1, 1, 2]
 
 
-def test_scripts_without_spaces_are_found_by_what_stands_within(tmp_path: Path) -> None:
+def test_words_are_found_within_scripts_without_spaces(tmp_path: Path) -> None:
     texts = (
         "世界上最高的教堂是乌尔姆大教堂",
         "ウルム大聖堂は高い",
@@ -101,7 +101,7 @@ def test_scripts_without_spaces_are_found_by_what_stands_within(tmp_path: Path) 
     assert index.find("柏林", 1) == []
 
 
-def test_words_keep_the_signs_of_their_vowels_and_their_accents(tmp_path: Path) -> None:
+def test_words_keep_their_vowel_signs_and_accents(tmp_path: Path) -> None:
     texts = ("आगरा का किला", "एक केला पीला होता है", "தமிழ்நாடு", "İSTANBUL", "شهر می\u200cخواهم", "Q\u0303 東京")
     index = built(tmp_path / "index", *texts)
     asked = ("केला", "किला", "தமிழ்நாடு", "İstanbul", "می\u200cخواهم", "q\u0303", "東京")
@@ -111,7 +111,7 @@ def test_words_keep_the_signs_of_their_vowels_and_their_accents(tmp_path: Path) 
     assert words("किला ❤\ufe0f केला,e") == ["किला", "केला", "e"]
 
 
-def test_an_index_that_was_cut_at_marks_is_searched_as_it_was_built(
+def test_an_index_split_at_combining_marks_is_searched_with_the_same_tokenizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
@@ -122,7 +122,7 @@ def test_an_index_that_was_cut_at_marks_is_searched_as_it_was_built(
     assert [index.rank(query, 1)[0][0] for query in ("केला", "京タ")] == [0, 1]
 
 
-def test_an_index_that_was_built_before_is_searched_as_it_was_cut(
+def test_an_older_index_is_searched_with_its_own_tokenizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
@@ -139,13 +139,13 @@ def test_an_index_that_was_built_before_is_searched_as_it_was_cut(
         PassageIndex(tmp_path / "index")
 
 
-def test_half_a_character_in_a_corpus_becomes_a_question_mark(tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_a_corpus_becomes_a_question_mark(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"text": "a ferry \\ud83d", "title": "\\ud83d"}\n')
     index_passages(tmp_path / "corpus.jsonl", tmp_path / "index")
     assert PassageIndex(tmp_path / "index").find("ferry", 1)[0].text == "a ferry ?"
 
 
-def test_an_index_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_an_index_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"text": "a ferry"}\n{"title": "no text"}\n')
     with pytest.raises(DataError, match="has no text") as caught:
@@ -161,7 +161,7 @@ def test_an_index_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         index_passages(corpus, tmp_path / "other")
 
 
-def test_a_table_of_passages_as_of_dpr_is_a_corpus(tmp_path: Path) -> None:
+def test_a_dpr_passage_table_is_a_corpus(tmp_path: Path) -> None:
     corpus = tmp_path / "psgs_w100.tsv"
     head = 'id\ttext\ttitle\n1\t"""Sark"" has a ferry"\tSark\n2\tgolf is played\t"""Golf"" (game)"\n'
     corpus.write_text(head)
@@ -176,7 +176,7 @@ def test_a_table_of_passages_as_of_dpr_is_a_corpus(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("corpus", ["pages", "pages/one.html"])
-def test_documents_that_are_no_rows_are_told_what_to_become(tmp_path: Path, corpus: str) -> None:
+def test_unsupported_documents_get_advice_on_conversion(tmp_path: Path, corpus: str) -> None:
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages/one.html").write_text("<p>a ferry</p>")
     with pytest.raises(DataError, match=r"is not a corpus: a \.parquet") as caught:
@@ -184,8 +184,8 @@ def test_documents_that_are_no_rows_are_told_what_to_become(tmp_path: Path, corp
     assert "as JSON lines" in caught.value.fix
 
 
-def test_a_build_that_was_killed_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the next process has its number, as in a container."""
+def test_a_killed_build_does_not_block_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the next process has the same process id, as in a container."""
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"text": "a ferry"}\n')
 
@@ -215,7 +215,7 @@ def test_an_index_that_lost_a_file_is_refused(tmp_path: Path, name: str) -> None
         PassageIndex(tmp_path / "index")
 
 
-def test_an_index_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_index_is_refused(tmp_path: Path) -> None:
     built(tmp_path / "index", "a ferry")
     path = tmp_path / "index" / "passages.bin"
     path.write_bytes(path.read_bytes()[:-1])

@@ -21,7 +21,7 @@ WIDTH = 16
 
 
 class Hashed:
-    """Texts are points that their bytes choose; those that begin with the same word are near each other."""
+    """A fake encoder: a hash of the text chooses the vector; texts with the same first word are close."""
 
     width = WIDTH
 
@@ -66,7 +66,7 @@ def build(
 
 
 def brute(passages: Sequence[Passage], query: str, top_k: int) -> list[int]:
-    """The best by definition, in the precision that is kept."""
+    """The best passages by brute force, in the stored precision."""
     encoder = Hashed()
     kept = encoder.passages([one.text for one in passages]).astype(np.float16).astype(np.float64)
     scores = kept @ encoder.query(query).astype(np.float16).astype(np.float64)
@@ -75,7 +75,7 @@ def brute(passages: Sequence[Passage], query: str, top_k: int) -> list[int]:
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(count=st.integers(1, 60), part=st.integers(1, 20), window=st.integers(5, 25), top_k=st.integers(1, 70))
-def test_exact_search_is_the_definition_however_the_index_is_cut(
+def test_exact_search_matches_brute_force_however_the_index_is_split(
     tmp_path_factory: pytest.TempPathFactory, count: int, part: int, window: int, top_k: int
 ) -> None:
     folder, passages = tmp_path_factory.mktemp("index"), corpus(count)
@@ -91,7 +91,7 @@ def test_exact_search_is_the_definition_however_the_index_is_cut(
         assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
 
 
-def test_graphs_find_nearly_all_of_what_exact_search_finds(
+def test_graphs_find_nearly_everything_that_exact_search_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dense_build, "PART", 300)
@@ -107,7 +107,7 @@ def test_graphs_find_nearly_all_of_what_exact_search_finds(
         assert other[0] == number
         first.append(one[0] == number)
         shared.append(len(set(one) & set(other)) / 10)
-    # Several threads add to a graph, so that no two are alike; what a graph misses is a matter of chance.
+    # Several threads add to a graph, so no two graphs are the same, and what one misses is random.
     assert np.mean(first) > 0.9
     assert np.mean(shared) > 0.9
     assert {path.name for path in (tmp_path / "graphs").iterdir()} == {
@@ -126,7 +126,7 @@ def test_graphs_find_nearly_all_of_what_exact_search_finds(
 
 @pytest.mark.parametrize("method", ["exact", "hnsw"])
 @pytest.mark.parametrize("normalise", [True, False])
-def test_lengths_that_half_precision_changed_do_not_count_where_they_were_1(
+def test_unit_vectors_ignore_length_changes_by_half_precision(
     method: Method, normalise: bool, tmp_path: Path
 ) -> None:
     encoder = Hashed()
@@ -139,9 +139,7 @@ def test_lengths_that_half_precision_changed_do_not_count_where_they_were_1(
     assert (own == pytest.approx([1.0] * 60, abs=1e-6)) == normalise
 
 
-def test_large_indexes_get_graphs_unless_told_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_indexes_get_graphs_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense_build, "EXACT_MOST", 10)
     assert build(tmp_path / "a", corpus(10))["method"] == "exact"
     assert build(tmp_path / "b", corpus(11))["method"] == "hnsw"
@@ -149,10 +147,10 @@ def test_large_indexes_get_graphs_unless_told_otherwise(
 
 
 @pytest.mark.parametrize("method", ["exact", "hnsw"])
-def test_an_interrupted_build_goes_on_and_ends_as_one_that_was_not(
+def test_an_interrupted_build_resumes_with_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Method
 ) -> None:
-    """Killed between two files, too: what the journal does not vouch for is cut off and written again."""
+    """Also if killed between two files: whatever is not in the journal is cut off and written again."""
     monkeypatch.setattr(dense_build, "WINDOW", 10)
     monkeypatch.setattr(dense_build, "PART", 20)
     passages, folder = corpus(45), tmp_path / "index"
@@ -162,7 +160,7 @@ def test_an_interrupted_build_goes_on_and_ends_as_one_that_was_not(
     for name in ("passages.bin", "vectors.f16", "ends.i64"):
         with (folder / name).open("ab") as file:
             file.write(b"half a window")
-    again = Hashed("moved/hashed")  # the same weights at another place
+    again = Hashed("moved/hashed")  # the same weights at another path
     again.facts["model"] = "moved/hashed"
     facts = build(folder, passages, again, method)
     assert again.embedded == [one.text for one in passages[30:]]
@@ -176,10 +174,10 @@ def test_an_interrupted_build_goes_on_and_ends_as_one_that_was_not(
     assert [n for n, _ in index.rank(passages[44].text, 5)] == brute(passages, passages[44].text, 5)
 
 
-def test_a_build_that_ended_before_it_was_in_its_place_embeds_nothing_again(
+def test_a_build_interrupted_before_its_final_move_embeds_nothing_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And where the corpus has grown meanwhile, its last graph is built anew."""
+    """If the corpus has grown meanwhile, its last graph is rebuilt."""
     monkeypatch.setattr(dense_build, "PART", 20)
     build_dense_index(corpus(30), tmp_path, Hashed(), silent(), method="hnsw")
     again = Hashed()
@@ -196,10 +194,10 @@ def interrupted(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["passages.bin", "vectors.f16", "ends.i64"])
-def test_a_build_does_not_go_on_where_a_file_lost_its_end(
+def test_a_build_does_not_resume_with_a_truncated_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """As in a copy that broke off."""
+    """As after an incomplete copy."""
     monkeypatch.setattr(dense_build, "WINDOW", 10)
     interrupted(tmp_path / "index")
     file = tmp_path / "index" / name
@@ -226,13 +224,13 @@ def test_a_build_is_not_finished_with_another_corpus_or_encoder(
     build(tmp_path / "index", corpus(45))
 
 
-def test_an_index_of_nothing_is_refused_and_leaves_room_for_another_encoder(tmp_path: Path) -> None:
+def test_an_empty_index_is_refused_and_allows_another_encoder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no passage"):
         build(tmp_path, [])
     build(tmp_path, corpus(3), Hashed("other"))
 
 
-def test_numbers_that_half_precision_does_not_have_are_refused(tmp_path: Path) -> None:
+def test_numbers_outside_half_precision_are_refused(tmp_path: Path) -> None:
     class Huge(Hashed):
         def passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
             return np.full((len(texts), WIDTH), 1e6, dtype=np.float32)
@@ -241,15 +239,15 @@ def test_numbers_that_half_precision_does_not_have_are_refused(tmp_path: Path) -
         build(tmp_path, corpus(3), Huge())
 
 
-def test_queries_of_another_model_are_refused(tmp_path: Path) -> None:
+def test_queries_with_another_model_are_refused(tmp_path: Path) -> None:
     build(tmp_path, corpus(3))
     with pytest.raises(DataError, match="hashed embedded what it holds, and other is another model"):
         DenseIndex(tmp_path, Hashed("other"))
     assert DenseIndex(tmp_path, Hashed("moved/hashed")).find("topic1 fact 1", 1) == [corpus(3)[1]]
 
 
-def test_an_encoder_on_a_gpu_is_on_that_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads in which searches run are on GPU 0 by themselves."""
+def test_an_encoder_uses_the_gpu_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search threads would use GPU 0 by default."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     assert torch_device("cuda") == torch.device("cuda", 3)
@@ -275,7 +273,7 @@ def cut(path: Path) -> None:
         ("hnsw", "graph-0001.usearch"),
     ],
 )
-def test_an_index_that_lost_something_is_refused(
+def test_an_incomplete_index_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Method, name: str, damage: Callable[[Path], None]
 ) -> None:
     monkeypatch.setattr(dense_build, "PART", 20)

@@ -11,7 +11,7 @@ from vtune.tools.passage import Passage, passage_from
 @pytest.mark.parametrize(
     ("row", "passage"),
     [
-        # wiki-18 of search agents: PeterJinGo/wiki-18-corpus, and FlashRAG's wiki18_100w.
+        # wiki-18 as used for search agents: PeterJinGo/wiki-18-corpus, and FlashRAG's wiki18_100w.
         ({"id": "0", "contents": '"Sark"\nSark is an island.'}, Passage("0", "Sark", "Sark is an island.")),
         ({"id": 7, "contents": '""Hello, Sark""\nA song.'}, Passage("7", '"Hello, Sark"', "A song.")),
         ({"id": "1", "contents": "Sark is an island."}, Passage("1", "", "Sark is an island.")),
@@ -20,14 +20,14 @@ from vtune.tools.passage import Passage, passage_from
             Passage("1", "", '"An island" is\nwhat it is.'),
         ),
         ({"id": "1", "contents": '"Sark"\n '}, Passage("1", "", '"Sark"\n ')),
-        # A title of its own, and a text that begins with a quotation, stay as they are.
+        # A separate title, and a text that begins with a quotation, are unchanged.
         ({"title": "Talk", "contents": '"Sark"\nhe said.'}, Passage("f", "Talk", '"Sark"\nhe said.')),
         ({"text": '"Sark"\nhe said.', "contents": "other"}, Passage("f", "", '"Sark"\nhe said.')),
         # DPR and Pyserini.
         ({"id": "1", "title": "Sark", "passage": "An island."}, Passage("1", "Sark", "An island.")),
     ],
 )
-def test_rows_as_corpora_publish_them(row: dict[str, object], passage: Passage) -> None:
+def test_rows_of_published_corpora_are_read(row: dict[str, object], passage: Passage) -> None:
     assert passage_from(row, "f") == passage
 
 
@@ -35,13 +35,13 @@ def test_rows_as_corpora_publish_them(row: dict[str, object], passage: Passage) 
     title=st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), min_size=1),
     text=st.text().filter(str.strip),
 )
-def test_a_title_and_its_text_come_back_from_one_column(title: str, text: str) -> None:
+def test_title_and_text_are_restored_from_one_column(title: str, text: str) -> None:
     row = json.loads(json.dumps({"contents": f'"{title}"\n{text}'}))
     found = passage_from(row, "f")
     assert (found.title, found.text) == (title, text)
 
 
-def test_a_row_without_a_word_is_refused() -> None:
+def test_a_row_without_words_is_refused() -> None:
     for row in ({}, {"text": " \n"}, {"contents": None}, {"text": 3}):
         with pytest.raises(DataError, match="has no text"):
             passage_from(row, "f")

@@ -18,7 +18,7 @@ from vtune.tools.pictures import decoded, layout, perceptual_hash
 
 
 def scene(seed: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
-    """Coloured areas with edges, as photographs have; noise would look alike everywhere."""
+    """Coloured areas with edges, like a photograph; noise would look the same everywhere."""
     rng = np.random.default_rng(seed)
     small = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8))
     return small.resize(size, Image.Resampling.BICUBIC)
@@ -51,7 +51,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> PictureIndex:
         pytest.param(lambda image: encoded(image.crop((3, 3, 157, 117))), id="without its border"),
     ],
 )
-def test_a_picture_is_found_however_it_was_encoded(index: PictureIndex, change) -> None:  # type: ignore[no-untyped-def]
+def test_a_picture_is_found_whatever_its_encoding(index: PictureIndex, change) -> None:  # type: ignore[no-untyped-def]
     for number, image in enumerate(SCENES):
         first = index.find(change(image), 1)[0]
         assert (first.title, first.text) == (f"scene {number}", f"text {number}")
@@ -59,12 +59,12 @@ def test_a_picture_is_found_however_it_was_encoded(index: PictureIndex, change) 
         assert max(decoded(first.thumbnail).size) <= 256
 
 
-def test_strangers_are_not_found(index: PictureIndex) -> None:
+def test_unrelated_pictures_are_not_found(index: PictureIndex) -> None:
     assert [index.find(encoded(scene(seed)), 3) for seed in range(100, 110)] == [[]] * 10
 
 
 def build_clip(folder: Path, *, seed: int, side: int = 32) -> Path:
-    """A CLIP with random weights, and pixels as they are."""
+    """A CLIP with random weights and a processor that leaves pixels unchanged."""
     torch.manual_seed(seed)
     part = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = CLIPConfig(
@@ -78,7 +78,7 @@ def build_clip(folder: Path, *, seed: int, side: int = 32) -> Path:
     return folder
 
 
-def test_a_model_embeds_the_pictures_and_another_one_is_an_error(tmp_path: Path) -> None:
+def test_a_model_embeds_the_pictures_and_another_model_is_an_error(tmp_path: Path) -> None:
     model, other = build_clip(tmp_path / "clip", seed=0), build_clip(tmp_path / "other", seed=1)
     photos, out = tmp_path / "photos", tmp_path / "index"
     photos.mkdir()
@@ -93,7 +93,7 @@ def test_a_model_embeds_the_pictures_and_another_one_is_an_error(tmp_path: Path)
         assert first.title == str(number)
         assert first.score == pytest.approx(1, abs=2e-3)
         assert first.score >= second.score
-    # A score is the cosine of the model's own vectors.
+    # A score is the cosine similarity of the model's vectors.
     vectors = PictureModel(str(model), device=torch.device("cpu"))
     one, two = (vectors.picture(image) for image in SCENES[:2])
     found = PictureIndex(out, min_score=-1).find(encoded(SCENES[0]), 20)
@@ -115,7 +115,7 @@ def test_every_picture_finds_itself_first_and_scores_1(tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     photos.mkdir()
     base = np.asarray(SCENES[0].resize((32, 32))).astype(np.int16)
-    for number in range(40):  # nearer to each other than half precision tells lengths
+    for number in range(40):  # closer to each other than the length errors of half precision
         noise = np.random.default_rng(number).integers(-6, 7, base.shape)
         Image.fromarray((base + noise).clip(0, 255).astype(np.uint8)).save(photos / f"{number}.png")
     index_pictures(photos, tmp_path / "index", encoder=str(model))
@@ -126,7 +126,7 @@ def test_every_picture_finds_itself_first_and_scores_1(tmp_path: Path) -> None:
     }
 
 
-def test_a_model_that_puts_no_pictures_beside_texts_embeds_none(tmp_path: Path) -> None:
+def test_a_model_without_picture_embeddings_is_refused(tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     photos.mkdir()
     (photos / "a.png").write_bytes(encoded(SCENES[0]))
@@ -140,7 +140,7 @@ def test_a_model_that_puts_no_pictures_beside_texts_embeds_none(tmp_path: Path) 
         assert not (tmp_path / "index").exists()
 
 
-def test_an_index_without_a_model_takes_none_and_one_of_older_hashes_is_refused(tmp_path: Path) -> None:
+def test_an_index_without_a_model_accepts_none_and_one_with_older_hashes_is_refused(tmp_path: Path) -> None:
     build_picture_index([Entry(encoded(SCENES[0]), "a", "", "row 0")], tmp_path, lambda: None)
     with pytest.raises(RecipeError, match="built without a model"):
         PictureIndex(tmp_path, encoder=IndexEncoder())
@@ -151,7 +151,7 @@ def test_an_index_without_a_model_takes_none_and_one_of_older_hashes_is_refused(
         assert caught.value.fix == "build it again"
 
 
-def test_vectors_have_length_one_and_hashes_hardly_move() -> None:
+def test_vectors_have_unit_length_and_hashes_are_robust() -> None:
     for image in SCENES[:5]:
         assert np.linalg.norm(layout(image)) == pytest.approx(1, rel=1e-5)
         small = image.resize((80, 60))
@@ -159,7 +159,7 @@ def test_vectors_have_length_one_and_hashes_hardly_move() -> None:
     assert np.isfinite(layout(Image.new("RGB", (5, 5)))).all()
 
 
-def test_a_folder_and_rows_make_the_same_index(tmp_path: Path) -> None:
+def test_a_folder_and_rows_give_the_same_index(tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     photos.mkdir()
     (photos / "ferry.png").write_bytes(picture(40, 30))
@@ -173,7 +173,7 @@ def test_a_folder_and_rows_make_the_same_index(tmp_path: Path) -> None:
         assert match.title == "ferry"
 
 
-def test_a_picture_that_is_missing_or_none_is_told_with_its_row(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_picture_is_reported_with_its_row(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"image": "no.png"}\n')
     with pytest.raises(DataError, match=r"no picture at .*no\.png") as caught:
@@ -185,7 +185,7 @@ def test_a_picture_that_is_missing_or_none_is_told_with_its_row(tmp_path: Path) 
     assert not (tmp_path / "index").exists()
 
 
-def test_pictures_that_the_metadata_do_not_name_are_told(tmp_path: Path) -> None:
+def test_pictures_missing_from_the_metadata_are_reported(tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     (photos / "more").mkdir(parents=True)
     for name in ("a.png", "b.PNG", "more/c.png"):

@@ -1,4 +1,4 @@
-"""What a model sees of a python call, byte by byte."""
+"""What a model sees of a python call, byte for byte."""
 
 import asyncio
 import io
@@ -51,7 +51,7 @@ SEEN = {
 
 
 class Canned:
-    """A session that answers with what it was given."""
+    """A session with a fixed answer."""
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
@@ -65,7 +65,7 @@ def observe(execution: Execution) -> Observation:
 
 
 @pytest.mark.parametrize("name", SEEN)
-def test_the_text_is_exact_and_has_one_mark_a_picture(name: str) -> None:
+def test_the_text_is_exact_with_one_mark_per_picture(name: str) -> None:
     execution, text = SEEN[name]
     observation = observe(execution)
     assert observation.text == f"<sandbox_output>\n{text}\n</sandbox_output>"
@@ -73,13 +73,13 @@ def test_the_text_is_exact_and_has_one_mark_a_picture(name: str) -> None:
     assert (observation.status, observation.output) == (execution.status, execution.output)
 
 
-def test_infra_makes_nothing_up() -> None:
+def test_an_infrastructure_failure_invents_no_output() -> None:
     observation = observe(Execution(status="infra", error="the fork server died"))
     assert (observation.status, observation.text, observation.images) == ("infra", "", ())
     assert observation.error == "the fork server died"
 
 
-def test_a_real_crop_is_seen_as_one_picture() -> None:
+def test_a_real_crop_is_shown_as_one_picture() -> None:
     file = io.BytesIO()
     PIL.Image.new("RGB", (40, 30), "red").save(file, "PNG")
 

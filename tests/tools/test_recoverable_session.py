@@ -1,4 +1,4 @@
-"""What a conversation notes of a sandbox that dies under it: nothing."""
+"""A conversation does not notice if its sandbox dies."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ CALLS = (
 
 
 async def talk(sandbox: Sandbox, deaths: int) -> tuple[list[Execution], int]:
-    """The calls, with the fork server killed before the third; how often a session was lost."""
+    """Run the calls, killing the fork server before the third; also return how often a session was lost."""
     lost: list[None] = []
     session = await RecoverableSession.open(
         sandbox, [encoded(picture())], seed=7, lost=lambda: lost.append(None)
@@ -34,7 +34,7 @@ async def talk(sandbox: Sandbox, deaths: int) -> tuple[list[Execution], int]:
     return found, len(lost)
 
 
-def test_a_session_whose_sandbox_dies_goes_on_as_if_it_had_not() -> None:
+def test_a_session_continues_unchanged_after_its_sandbox_dies() -> None:
     async def story() -> list[tuple[list[Execution], int]]:
         async with Sandbox() as sandbox:
             return [await talk(sandbox, deaths) for deaths in (0, 1)]
@@ -48,7 +48,7 @@ def test_a_session_whose_sandbox_dies_goes_on_as_if_it_had_not() -> None:
 
 
 class Dying(Sandbox):
-    """Its fork server dies under the first sessions that are on their way."""
+    """Its fork server dies while the first sessions are being opened."""
 
     deaths = 0
 
@@ -59,7 +59,7 @@ class Dying(Sandbox):
         return await super().open(images, seed=seed)
 
 
-def test_a_session_that_is_lost_on_its_way_is_opened_again() -> None:
+def test_a_session_lost_while_opening_is_opened_again() -> None:
     async def opened(sandbox: Dying, deaths: int) -> None:
         lost: list[None] = []
         sandbox.deaths = deaths
@@ -93,7 +93,7 @@ class DeadSession:
         return None
 
 
-def test_a_sandbox_that_never_works_is_given_up() -> None:
+def test_a_sandbox_that_never_starts_is_given_up() -> None:
     async def ask() -> Execution:
         lost: list[None] = []
         session = await RecoverableSession.open(Dead(), [], seed=0, lost=lambda: lost.append(None))

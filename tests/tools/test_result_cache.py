@@ -5,7 +5,7 @@ import pytest
 from vtune.tools.result_cache import ResultCache
 
 
-def test_who_asks_meanwhile_or_later_gets_the_same_result() -> None:
+def test_concurrent_and_later_requests_get_the_same_result() -> None:
     async def main() -> None:
         once: ResultCache[list[int]] = ResultCache()
         gate = asyncio.Event()
@@ -26,7 +26,7 @@ def test_who_asks_meanwhile_or_later_gets_the_same_result() -> None:
     asyncio.run(main())
 
 
-def test_a_failure_is_told_to_all_who_wait_and_not_kept() -> None:
+def test_a_failure_is_passed_to_all_waiters_and_not_cached() -> None:
     async def main() -> None:
         once: ResultCache[int] = ResultCache()
         outcomes = iter([ValueError("down"), None])
@@ -44,7 +44,7 @@ def test_a_failure_is_told_to_all_who_wait_and_not_kept() -> None:
     asyncio.run(main())
 
 
-def test_who_gives_up_takes_the_result_from_nobody() -> None:
+def test_a_cancelled_waiter_does_not_affect_the_others() -> None:
     async def main() -> None:
         once: ResultCache[int] = ResultCache()
 

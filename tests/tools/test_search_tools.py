@@ -1,4 +1,4 @@
-"""Text and image search as the policy meets them, without any service."""
+"""Text and image search as the policy uses them, without a service."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ PASSAGES = [Passage("1", "Ferry", "It sails."), Passage("2", "", "x" * 50)]
 
 
 class Shelf:
-    """Finds the same passages whatever is asked."""
+    """Finds the same passages for any query."""
 
     def __init__(self, passages: list[Passage]) -> None:
         self.passages = passages
@@ -47,13 +47,13 @@ def text_search(
     return TextSearch(Shelf(passages), top_k=2, max_chars=max_chars, summarise=summarise)
 
 
-def test_an_answer_is_as_long_as_it_may_be() -> None:
+def test_an_answer_is_truncated_at_its_limit() -> None:
     seen = found(text_search(), query="ferry")
     assert seen.text == "1. Ferry\nIt sails.\n\n2. " + "x" * 17 + CUT
     assert found(text_search(max_chars=200), query="ferry").text.endswith("x" * 50)
 
 
-def test_a_summary_stands_in_place_of_what_was_found() -> None:
+def test_a_summary_replaces_the_search_results() -> None:
     asked = []
 
     async def summarise(query: str, passages: str) -> str:
@@ -69,12 +69,12 @@ def test_a_summary_stands_in_place_of_what_was_found() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{}, {"query": " "}, {"query": 7}, {"query": "x" * 1001}, {"q": "x"}])
-def test_a_query_that_is_none_is_the_models_mistake(arguments: Mapping[str, Any]) -> None:
+def test_an_invalid_query_is_the_models_mistake(arguments: Mapping[str, Any]) -> None:
     with pytest.raises(Mistake):
         asyncio.run(text_search().run(arguments, scene()))
 
 
-def test_published_corpora_are_read_by_the_names_that_they_use() -> None:
+def test_published_corpora_are_read_by_their_column_names() -> None:
     assert passage_from({"id": 7, "title": "T", "text": "x", "url": "u"}, "f/0") == Passage("7", "T", "x")
     assert passage_from({"contents": "x"}, "f/0") == Passage("f/0", "", "x")
     for row in ({}, {"text": " "}, {"text": 7}, {"text": "x", "title": 7}):
@@ -105,7 +105,7 @@ def test_a_cached_search_is_replayed_with_its_thumbnails(tmp_path: Path) -> None
     assert short.text.count("<image>") == len(short.images) == 1
 
 
-def test_a_thumbnail_that_cannot_be_shown_is_left_out_and_its_title_stays(tmp_path: Path) -> None:
+def test_an_unusable_thumbnail_is_left_out_but_its_title_kept(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(picture(50_000, 1))
     (tmp_path / "b.png").write_bytes(picture(40, 30)[:-30])
     seen = found(image_search(tmp_path), scene(replace(SAMPLE, extra=TITLES | PATHS)))
@@ -127,7 +127,7 @@ def test_a_cached_search_that_found_nothing_says_so() -> None:
         (TITLES | PATHS, "no thumbnail at"),
     ],
 )
-def test_a_sample_without_its_results_is_refused_before_a_run_and_ours_in_one(
+def test_a_sample_without_stored_results_is_refused_before_a_run_and_our_error_in_one(
     tmp_path: Path, extra: Mapping[str, Any], why: str
 ) -> None:
     sample = replace(SAMPLE, extra=extra)

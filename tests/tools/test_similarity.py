@@ -17,8 +17,8 @@ def alike(one: str, other: str) -> float:
     return float(wording([one, other], Pairs(np.array([0]), np.array([1]), zeros))[0])
 
 
-def test_the_papers_formula_by_hand() -> None:
-    # Words legoland, windsor, opening, year against legoland, windsor; 22 of the neighbours are in both.
+def test_the_papers_formula_matches_a_hand_calculation() -> None:
+    # Words legoland, windsor, opening, year against legoland, windsor; 22 neighbouring pairs are in both.
     one, other = "Legoland Windsor opening year", "the Legoland Windsor"
     grams = [{q[k : k + 2] for k in range(len(q) - 1)} for q in (one.lower(), other.lower())]
     shared = len(grams[0] & grams[1]) / len(grams[0] | grams[1])
@@ -27,7 +27,7 @@ def test_the_papers_formula_by_hand() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(queries, min_size=2, max_size=6), st.lists(st.integers(0, 2), min_size=6, max_size=6))
-def test_many_pairs_at_once_are_as_each_alone(asked: list[str], question: list[int]) -> None:
+def test_many_pairs_at_once_match_single_pairs(asked: list[str], question: list[int]) -> None:
     numbers = np.array(question[: len(asked)])
     left, right = (side.ravel() for side in np.indices((len(asked), len(asked))))
     same = numbers[left] == numbers[right]
@@ -44,31 +44,31 @@ def test_similarity_is_symmetric_in_range_and_1_for_the_same_words(one: str, oth
     assert 0 <= alike(one, other) <= 1 + 1e-12
 
 
-def test_case_spaces_and_forms_of_characters_do_not_matter() -> None:
+def test_case_spaces_and_character_forms_do_not_matter() -> None:
     assert alike("Windsor  Park", "windsor park") == pytest.approx(1)
     assert alike("ｗｉｎｄｓｏｒ park", "windsor park") == pytest.approx(1)
 
 
-def test_the_signs_of_vowels_belong_to_their_words() -> None:
+def test_vowel_signs_belong_to_their_words() -> None:
     banana, fort = "केला का रंग", "किला का रंग"
     grams = [{q[k : k + 2] for k in range(len(q) - 1)} for q in (banana, fort)]
     shared = len(grams[0] & grams[1]) / len(grams[0] | grams[1])
     assert alike(banana, fort) == pytest.approx(0.3 * 2 / 4 + 0.5 * 2 / 3 + 0.2 * shared)
 
 
-def test_stop_words_count_only_where_there_is_nothing_else() -> None:
+def test_stop_words_count_only_if_there_is_nothing_else() -> None:
     assert len(STOP_WORDS) > 100
     assert STOP_WORDS.isdisjoint({"windsor", "year", "first", "new"})
     assert alike("who is he", "who is he") == pytest.approx(1)
     assert alike("who is he", "what was it") < 0.1
-    # The words agree; 5 neighbours of 7 do.
+    # All words agree, and 5 of 7 neighbouring pairs.
     assert 0.8 < alike("the park", "a park") < 1
     assert alike("?!", "!?") == 0
     assert alike("x", "x") == pytest.approx(1)
     assert alike("x", "y") == 0
 
 
-def test_boxes_overlap_as_their_areas_say() -> None:
+def test_box_overlap_matches_the_areas() -> None:
     looks: list[Look] = [
         ((0, (0.0, 0.0, 10.0, 10.0)),),
         ((0, (5.0, 0.0, 15.0, 10.0)),),

@@ -1,4 +1,4 @@
-"""The web search, against a server that answers as Serper does."""
+"""The web search against a server that answers like Serper."""
 
 import asyncio
 import gzip
@@ -25,12 +25,13 @@ FOUND = Passage("https://a.example", "A ferry", "It sails.\nhttps://a.example")
 def serper(
     *statuses: int, body: bytes | None = None, packed: str | None = None
 ) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
-    """Its URL, and (key, question) of every request; it answers with these statuses, then with 200.
+    """Run a server; yield its URL and (key, question) of every request. It answers with these statuses, then
+    200.
 
     Args:
-        statuses: Of its first answers.
-        body: Of all answers; None: what is found.
-        packed: How it says that this is packed.
+        statuses: Statuses of its first answers.
+        body: Body of all answers; None: the search results.
+        packed: Its `Content-Encoding`.
     """
     asked: list[tuple[str, Any]] = []
     left = list(statuses)
@@ -55,7 +56,7 @@ def serper(
 
 
 def search(url: str, record: Path, *queries: str, key: str | None = "k", **changes: Any) -> list[Any]:
-    """What each query finds, or the error that it ends in, all asked at once."""
+    """The results or the error of each query, all sent concurrently."""
 
     async def main() -> list[Any]:
         settings = {"recorded": (), "max_requests": 9} | changes
@@ -68,7 +69,7 @@ def search(url: str, record: Path, *queries: str, key: str | None = "k", **chang
     return asyncio.run(main())
 
 
-def test_the_web_is_asked_once_and_its_answers_outlive_it(tmp_path: Path) -> None:
+def test_the_web_is_asked_once_and_its_answers_are_recorded(tmp_path: Path) -> None:
     record = tmp_path / "run" / "search.jsonl"
     with serper() as (url, asked):
         assert search(url, record, "ferry", "ferry", "volcano") == [[FOUND], [FOUND], []]
@@ -76,7 +77,7 @@ def test_the_web_is_asked_once_and_its_answers_outlive_it(tmp_path: Path) -> Non
         assert asked[0][0] == "k"
         assert search(url, record, "ferry") == [[FOUND]]
         assert len(asked) == 2
-    # Without a key, and without the web.
+    # Without a key and without web access.
     assert search("http://127.0.0.1:1", tmp_path / "new.jsonl", "ferry", key=None, recorded=[record]) == [
         [FOUND]
     ]
@@ -85,7 +86,7 @@ def test_the_web_is_asked_once_and_its_answers_outlive_it(tmp_path: Path) -> Non
     assert "on record" in missing.what
 
 
-def test_blocked_hosts_are_not_shown_whether_asked_or_recorded(tmp_path: Path) -> None:
+def test_blocked_hosts_are_never_shown_whether_live_or_recorded(tmp_path: Path) -> None:
     record = tmp_path / "search.jsonl"
     host = FOUND.id.split("/")[2]
     with serper() as (url, _):
@@ -94,7 +95,7 @@ def test_blocked_hosts_are_not_shown_whether_asked_or_recorded(tmp_path: Path) -
     assert search("http://127.0.0.1:1", record, "ferry", key=None, blocked=(host,)) == [[]]
 
 
-def test_the_budget_is_that_of_the_whole_run(tmp_path: Path) -> None:
+def test_the_budget_applies_to_the_whole_run(tmp_path: Path) -> None:
     record = tmp_path / "search.jsonl"
     with serper() as (url, asked):
         found = search(url, record, "ferry", "a", "b", max_requests=2)
@@ -105,7 +106,7 @@ def test_the_budget_is_that_of_the_whole_run(tmp_path: Path) -> None:
         assert len(asked) == 2
 
 
-def test_a_question_that_failed_costs_nothing(tmp_path: Path) -> None:
+def test_a_failed_query_costs_nothing(tmp_path: Path) -> None:
     async def main(url: str) -> list[list[Passage] | BaseException]:
         web = Web("k", PATIENCE, record=tmp_path / "s.jsonl", recorded=(), max_requests=1, url=url)
         try:
@@ -124,7 +125,7 @@ def test_a_question_that_failed_costs_nothing(tmp_path: Path) -> None:
         assert len(asked) == 3
 
 
-def test_a_busy_api_is_asked_again_and_a_refusal_is_not(tmp_path: Path) -> None:
+def test_a_busy_api_is_retried_but_a_refusal_is_not(tmp_path: Path) -> None:
     with serper(429, 500) as (url, asked):
         assert search(url, tmp_path / "a.jsonl", "ferry") == [[FOUND]]
         assert len(asked) == 3
@@ -135,12 +136,12 @@ def test_a_busy_api_is_asked_again_and_a_refusal_is_not(tmp_path: Path) -> None:
     assert not (tmp_path / "b.jsonl").exists()
 
 
-def test_an_answer_that_cannot_be_read_is_the_services_failure(tmp_path: Path) -> None:
+def test_an_unreadable_answer_is_a_service_error(tmp_path: Path) -> None:
     with serper(body=b"<html>a proxy</html>", packed="gzip") as (url, asked):
         (unpackable,) = search(url, tmp_path / "a.jsonl", "ferry")
         assert isinstance(unpackable, ServiceError)
         assert "DecodingError" in unpackable.what
-        assert len(asked) == 3  # a proxy may pass
+        assert len(asked) == 3  # a proxy's error may be temporary
     for body in (b"[" * 200_000 + b"]" * 200_000, b'{"organic": "\xe9"}', b"<html>"):
         with serper(body=body) as (url, asked):
             (unreadable,) = search(url, tmp_path / "b.jsonl", "ferry")
@@ -149,7 +150,7 @@ def test_an_answer_that_cannot_be_read_is_the_services_failure(tmp_path: Path) -
             assert len(asked) == 1
 
 
-def test_a_record_that_was_cut_short_loses_its_last_line_only(tmp_path: Path) -> None:
+def test_a_truncated_record_loses_only_its_last_line(tmp_path: Path) -> None:
     record = tmp_path / "search.jsonl"
     with serper() as (url, asked):
         search(url, record, "ferry", "a")
@@ -165,7 +166,7 @@ def test_a_record_that_was_cut_short_loses_its_last_line_only(tmp_path: Path) ->
         search("http://127.0.0.1:1", record, "ferry")
 
 
-def test_a_record_that_was_cut_within_a_character_is_repaired(tmp_path: Path) -> None:
+def test_a_record_truncated_within_a_character_is_repaired(tmp_path: Path) -> None:
     record = tmp_path / "search.jsonl"
     with serper() as (url, _):
         search(url, record, "ferry")
@@ -175,7 +176,7 @@ def test_a_record_that_was_cut_within_a_character_is_repaired(tmp_path: Path) ->
     assert record.read_bytes() == whole
 
 
-def test_a_record_of_windows_is_read_and_one_in_no_utf_8_is_named(tmp_path: Path) -> None:
+def test_a_windows_record_is_read_and_one_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
     record = tmp_path / "search.jsonl"
     with serper() as (url, _):
         search(url, record, "ferry")
@@ -188,7 +189,7 @@ def test_a_record_of_windows_is_read_and_one_in_no_utf_8_is_named(tmp_path: Path
             search("http://127.0.0.1:1", record, "ferry")
 
 
-def test_a_record_is_ascii_so_that_no_cut_breaks_a_character(tmp_path: Path) -> None:
+def test_a_record_is_ascii_so_that_truncation_breaks_no_character(tmp_path: Path) -> None:
     record = tmp_path / "search.jsonl"
     with serper() as (url, asked):
         assert search(url, record, "fête 塔") == [[]]

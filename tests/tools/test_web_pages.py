@@ -1,4 +1,4 @@
-"""Search that reads pages, against a web on 127.0.0.1: records, budgets, blocks, and pages that mean harm."""
+"""Search that reads pages from a fake web on 127.0.0.1: records, budgets, blocks, and hostile pages."""
 
 import asyncio
 import gzip
@@ -68,11 +68,11 @@ def fetched(
 
 
 @pytest.mark.parametrize("path", ["/good", "/plain", "/packed", "/charset", "/letters", "/moved", "/said"])
-def test_a_page_is_read_whatever_its_packing_and_charset(web: FakeWeb, path: str) -> None:
+def test_a_page_is_read_whatever_its_compression_and_charset(web: FakeWeb, path: str) -> None:
     assert FACT in fetched(web, path)
 
 
-def test_a_page_is_read_in_the_charset_that_it_says(web: FakeWeb) -> None:
+def test_a_page_is_read_in_its_declared_charset(web: FakeWeb) -> None:
     assert "埃菲尔铁塔" in fetched(web, "/said")
 
 
@@ -111,17 +111,17 @@ CHARSETS = {
 
 
 @pytest.mark.parametrize("case", CHARSETS)
-def test_the_charset_of_a_page(case: str) -> None:
+def test_the_charset_of_a_page_is_recognised(case: str) -> None:
     data, header, text = CHARSETS[case]
     assert text in decoded(data, header, html=True)
 
 
-def test_plain_text_says_nothing_of_its_charset() -> None:
+def test_plain_text_declares_no_charset() -> None:
     assert decoded(f"<meta charset=gbk>{FRENCH}".encode(), None, html=False).endswith(FRENCH)
 
 
 @given(st.binary(max_size=60), st.text(max_size=12) | st.sampled_from(["idna", "utf-7", "base64", "\0"]))
-def test_any_bytes_have_a_text_whatever_their_header_says(data: bytes, charset: str) -> None:
+def test_any_bytes_decode_to_text_whatever_the_header(data: bytes, charset: str) -> None:
     assert isinstance(decoded(data, charset, html=True), str)
     assert isinstance(decoded(b"<meta charset=" + data + b">", None, html=True), str)
 
@@ -153,7 +153,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("path", HOSTILE)
-def test_a_page_that_means_harm_is_refused_and_says_why(web: FakeWeb, path: str) -> None:
+def test_a_hostile_page_is_refused_with_a_reason(web: FakeWeb, path: str) -> None:
     assert len(HOSTILE) > 15
     told = fetched(web, path, blocked=("huggingface.co",), timeout_s=1.0)
     assert told.startswith("not read: ")
@@ -161,7 +161,7 @@ def test_a_page_that_means_harm_is_refused_and_says_why(web: FakeWeb, path: str)
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
-def test_a_page_that_is_busy_is_tried_again_while_there_is_time(
+def test_a_busy_page_is_retried_while_there_is_time(
     web: FakeWeb, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch, "FIRST_WAIT", 0.01)
@@ -175,8 +175,8 @@ def test_a_page_that_is_busy_is_tried_again_while_there_is_time(
     assert fetched(web, "/good", retries=1, timeout_s=0.3) == f"not read: HTTP {status}"
 
 
-def test_who_asks_to_be_left_alone_is(web: FakeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Engine and pages, by seconds or by a date; longer than there is time for, it is given up at once."""
+def test_retry_after_is_respected(web: FakeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For engine and pages, in seconds or as a date; if longer than the time left, it gives up at once."""
     slept: list[float] = []
     sleep = asyncio.sleep
 
@@ -223,11 +223,11 @@ def test_who_asks_to_be_left_alone_is(web: FakeWeb, tmp_path: Path, monkeypatch:
         "Wed, 21 Oct 2099 99999999999999999999:28:00 GMT",
     ],
 )
-def test_a_wait_that_cannot_be_read_or_is_over_is_none(said: str) -> None:
+def test_an_unreadable_or_past_retry_after_means_no_wait(said: str) -> None:
     assert retry_after({"Retry-After": said}) == 0
 
 
-def test_a_page_that_is_not_there_is_asked_once(web: FakeWeb) -> None:
+def test_a_missing_page_is_requested_once(web: FakeWeb) -> None:
     for path in ("/gone", "/image", "/metadata", "/number", "/huge"):
         assert fetched(web, path, retries=5).startswith("not read: ")
     assert len(web.asked) == 5
@@ -245,13 +245,13 @@ def test_a_page_that_is_not_there_is_asked_once(web: FakeWeb) -> None:
         "http://0/",
     ],
 )
-def test_an_address_that_leads_out_of_the_web_is_refused(web: FakeWeb, url: str) -> None:
+def test_an_address_outside_the_public_web_is_refused(web: FakeWeb, url: str) -> None:
     assert fetched(web, url if "://" in url else f"{url}://").startswith("not read: ")
     assert web.asked == []
 
 
 @pytest.mark.parametrize("host", ["１２７.0.0.1", "127。0。0。1", "①②⑦.0.0.1"])
-def test_a_host_is_read_as_the_connection_reads_it(web: FakeWeb, host: str) -> None:
+def test_a_host_is_parsed_like_the_connection_parses_it(web: FakeWeb, host: str) -> None:
     port = web.url("").rsplit(":", 1)[-1].strip("/")
     assert "public address" in fetched(web, f"http://{host}:{port}/good", private=())
     assert web.asked == []
@@ -271,11 +271,11 @@ def test_a_host_is_read_as_the_connection_reads_it(web: FakeWeb, host: str) -> N
         ("2002:7f00:1::", False),
     ],
 )
-def test_what_is_a_public_address(address: str, public: bool) -> None:
+def test_public_addresses_are_recognised(address: str, public: bool) -> None:
     assert _is_public(address) == public
 
 
-def test_one_s_own_machine_is_refused_unless_it_is_named(web: FakeWeb) -> None:
+def test_the_local_machine_is_refused_unless_allowed(web: FakeWeb) -> None:
     assert "not a public address" in fetched(web, "/good", private=())
     assert web.asked == []
 
@@ -286,7 +286,7 @@ def test_any_text_is_blocked_or_has_a_host(url: str) -> None:
     assert is_blocked(f"http://a.example/{url.replace(chr(92), '')}", ("a.example",))
 
 
-def test_blocks_hold_for_all_below_a_host_and_nothing_beside_it() -> None:
+def test_a_block_covers_all_subdomains_and_nothing_else() -> None:
     assert is_blocked("https://sub.Example.org:8443/x", ("example.org",))
     assert is_blocked("https://example.org./x", ("EXAMPLE.org",))
     assert is_blocked("https://ｅxample。org/x", ("example.org",))
@@ -311,7 +311,7 @@ def test_blocks_hold_for_all_below_a_host_and_nothing_beside_it() -> None:
         " HuggingFace.co. ",
     ],
 )
-def test_a_blocked_host_may_be_written_as_people_write_it(written: str) -> None:
+def test_a_blocked_host_may_be_written_in_common_forms(written: str) -> None:
     searches = WebSearch(api_key_env=None, max_requests=0, recorded=(), blocked=(written,))
     suite = TypeAdapter(EvalSuite.model_fields["blocked_hosts"].annotation).validate_python([written])
     for blocked in (WebRules(blocked=(written,)).blocked, searches.blocked, suite):
@@ -320,7 +320,7 @@ def test_a_blocked_host_may_be_written_as_people_write_it(written: str) -> None:
     assert not is_blocked("https://huggingface.co.example/x", (written,))
 
 
-def test_a_blocked_address_of_numbers_is_a_host() -> None:
+def test_a_numeric_address_can_be_blocked() -> None:
     for written in ("::1", "[::1]", "http://[::1]:80/"):
         assert WebRules(blocked=(written,)).blocked == ("::1",)
     assert is_blocked("http://[::1]:8080/x", ("::1",))
@@ -329,7 +329,7 @@ def test_a_blocked_address_of_numbers_is_a_host() -> None:
 @pytest.mark.parametrize(
     "written", ["", " ", "https://", "*", "*.", "/datasets", "a*.example", "hugging face.co", "http://["]
 )
-def test_what_names_no_host_cannot_be_blocked(written: str) -> None:
+def test_text_that_names_no_host_cannot_be_blocked(written: str) -> None:
     with pytest.raises(ValidationError, match="names no host"):
         WebRules(blocked=("example.org", written))
 
@@ -368,7 +368,7 @@ def found(result: list[Passage] | BaseException) -> list[Passage]:
 
 
 @pytest.mark.parametrize("engine", ["searxng", "serper"])
-def test_the_first_results_are_read_and_the_others_show_what_the_engine_says(
+def test_the_first_results_are_read_and_the_others_show_their_snippets(
     web: FakeWeb, tmp_path: Path, engine: str
 ) -> None:
     first, second = found(searched(section(web, engine), tmp_path / "web.jsonl", "tower")[0])
@@ -379,15 +379,13 @@ def test_the_first_results_are_read_and_the_others_show_what_the_engine_says(
     assert second.source == f"{web.url('/other')} (not read)"
 
 
-def test_an_engine_is_asked_with_the_parameters_of_its_url_too(web: FakeWeb, tmp_path: Path) -> None:
+def test_parameters_in_the_engines_url_are_sent_too(web: FakeWeb, tmp_path: Path) -> None:
     where = section(web, url=web.url("/search?language=de&engines=a&engines=b&format=html"), read=0)
     assert len(found(searched(where, tmp_path / "web.jsonl", "tower")[0])) == 2
     assert web.sent == [{"language": ["de"], "engines": ["a", "b"], "format": ["json"], "q": ["tower"]}]
 
 
-def test_a_page_that_cannot_be_read_leaves_its_snippet_and_is_no_failure(
-    web: FakeWeb, tmp_path: Path
-) -> None:
+def test_an_unreadable_page_leaves_its_snippet_and_is_not_a_failure(web: FakeWeb, tmp_path: Path) -> None:
     web.found["bad"] = ["/gone", "/empty", "/metadata"]
     passages = found(searched(section(web, read=3), tmp_path / "web.jsonl", "bad", top_k=3)[0])
     assert [passage.text for passage in passages] == ["S 0", "S 1", "S 2"]
@@ -396,7 +394,7 @@ def test_a_page_that_cannot_be_read_leaves_its_snippet_and_is_no_failure(
     assert "169.254.169.254" in passages[2].source
 
 
-def test_a_run_is_replayed_bit_by_bit_without_the_web(web: FakeWeb, tmp_path: Path) -> None:
+def test_a_run_is_replayed_exactly_without_the_web(web: FakeWeb, tmp_path: Path) -> None:
     file, where = tmp_path / "web.jsonl", section(web, read=2)
     web.found["bad"] = ["/gone", "/bomb"]
     asked = ("tower", "island", "bad", "nothing")
@@ -409,12 +407,12 @@ def test_a_run_is_replayed_bit_by_bit_without_the_web(web: FakeWeb, tmp_path: Pa
     (missing,) = searched(where, tmp_path / "none.jsonl", "volcano", replay=(str(file),))
     assert isinstance(missing, ServiceError)
     assert "the search 'volcano' is not on record" in missing.what
-    # Another order of asking, the same file.
+    # Another order of queries gives the same file.
     searched(where, tmp_path / "other.jsonl", *reversed(asked))
     assert (tmp_path / "other.jsonl").read_bytes() == kept
 
 
-def test_a_failure_that_may_pass_holds_for_the_run_and_its_replay_and_not_for_ever(
+def test_a_temporary_failure_is_recorded_for_the_run_and_its_replay_only(
     web: FakeWeb, tmp_path: Path
 ) -> None:
     file, budget = tmp_path / "web.jsonl", Budget(requests=2)
@@ -434,7 +432,7 @@ def test_a_failure_that_may_pass_holds_for_the_run_and_its_replay_and_not_for_ev
     assert "budget of 2 requests is spent" in str(over)
 
 
-def test_within_a_run_a_page_is_what_it_was_at_first(web: FakeWeb, tmp_path: Path) -> None:
+def test_a_page_does_not_change_within_a_run(web: FakeWeb, tmp_path: Path) -> None:
     file = tmp_path / "web.jsonl"
     web.busy["/other"] = [503]
 
@@ -454,7 +452,7 @@ def test_within_a_run_a_page_is_what_it_was_at_first(web: FakeWeb, tmp_path: Pat
     assert len([path for path in web.asked if path == "GET /other"]) == 1
 
 
-def test_a_refusal_that_lasts_is_kept(web: FakeWeb, tmp_path: Path) -> None:
+def test_a_permanent_refusal_is_recorded(web: FakeWeb, tmp_path: Path) -> None:
     web.found["bad"] = ["/gone"]
     before = searched(section(web), tmp_path / "web.jsonl", "bad")
     sent = len(web.asked)
@@ -462,7 +460,7 @@ def test_a_refusal_that_lasts_is_kept(web: FakeWeb, tmp_path: Path) -> None:
     assert len(web.asked) == sent
 
 
-def test_what_is_on_record_is_not_asked_again_and_a_kill_loses_a_line_at_most(
+def test_recorded_queries_are_not_repeated_and_a_kill_loses_at_most_a_line(
     web: FakeWeb, tmp_path: Path
 ) -> None:
     file, where = tmp_path / "web.jsonl", section(web)
@@ -470,7 +468,7 @@ def test_what_is_on_record_is_not_asked_again_and_a_kill_loses_a_line_at_most(
     whole, sent = file.read_bytes(), len(web.asked)
     searched(where, file, "tower", "island")
     assert (file.read_bytes(), len(web.asked)) == (whole, sent)
-    # Killed while the last of its lines was written.
+    # As if killed while writing its last line.
     lines = whole.splitlines(keepends=True)
     file.unlink()
     (tmp_path / "web.jsonl.journal").write_bytes(b"".join(lines[:-1]) + lines[-1][:-9])
@@ -490,7 +488,9 @@ def test_a_damaged_record_is_an_error_that_names_the_line(web: FakeWeb, tmp_path
         searched(section(web), file, "tower", replay=(str(tmp_path / "absent"),))
 
 
-def test_a_record_of_windows_is_read_and_one_in_no_utf_8_is_named(web: FakeWeb, tmp_path: Path) -> None:
+def test_a_windows_page_record_is_read_and_one_that_is_not_utf_8_is_reported(
+    web: FakeWeb, tmp_path: Path
+) -> None:
     file, where = tmp_path / "web.jsonl", section(web)
     before, lines = searched(where, file, "tower"), file.read_bytes()
     file.write_bytes(b"\xef\xbb\xbf" + lines.replace(b"\n", b"\r\n"))
@@ -504,7 +504,7 @@ def test_a_record_of_windows_is_read_and_one_in_no_utf_8_is_named(web: FakeWeb, 
                 searched(where, file, "tower", **rules)
 
 
-def test_a_journal_that_was_cut_within_a_character_is_taken_up_and_a_folder_is_named(
+def test_a_journal_truncated_within_a_character_is_continued_and_a_folder_reported(
     web: FakeWeb, tmp_path: Path
 ) -> None:
     file, where = tmp_path / "web.jsonl", section(web)
@@ -519,9 +519,7 @@ def test_a_journal_that_was_cut_within_a_character_is_taken_up_and_a_folder_is_n
         searched(where, file, "tower")
 
 
-def test_the_budget_counts_searches_and_pages_and_what_the_record_has_cost(
-    web: FakeWeb, tmp_path: Path
-) -> None:
+def test_the_budget_counts_searches_pages_and_the_cost_of_the_record(web: FakeWeb, tmp_path: Path) -> None:
     file, where = tmp_path / "web.jsonl", section(web)
     tight = Budget(requests=3)
     first, second = (searched(where, file, query, budget=tight)[0] for query in ("tower", "island"))
@@ -536,7 +534,7 @@ def test_the_budget_counts_searches_and_pages_and_what_the_record_has_cost(
     assert "would cost more than the web's budget of 0.02" in str(fourth)
 
 
-def test_what_failed_costs_nothing(web: FakeWeb, tmp_path: Path) -> None:
+def test_failed_requests_cost_nothing(web: FakeWeb, tmp_path: Path) -> None:
     budget = Budget(requests=1, money=0.3, per_search=0.3)
 
     async def main() -> list[str]:
@@ -559,13 +557,11 @@ def test_what_failed_costs_nothing(web: FakeWeb, tmp_path: Path) -> None:
     assert "budget of 1 requests is spent" in over
 
 
-def test_blocked_pages_are_neither_shown_nor_read_and_others_take_their_place(
-    web: FakeWeb, tmp_path: Path
-) -> None:
+def test_blocked_pages_are_replaced_by_others_and_never_read(web: FakeWeb, tmp_path: Path) -> None:
     web.found["leak"] = ["http://data.huggingface.co/answers", "/good", "/other"]
     passages = found(searched(section(web), tmp_path / "web.jsonl", "leak", blocked=("huggingface.co",))[0])
     assert [passage.id for passage in passages] == [web.url("/good"), web.url("/other")]
-    # A record that was made without the block is not a way around it.
+    # A record made without the block does not circumvent it.
     web.found["way"] = ["/moved"]
     searched(section(web), tmp_path / "open.jsonl", "way")
     (around,) = found(
@@ -580,7 +576,7 @@ def test_blocked_pages_are_neither_shown_nor_read_and_others_take_their_place(
     assert around is None
 
 
-def test_an_engine_that_fails_is_ours_and_nothing_is_kept(web: FakeWeb, tmp_path: Path) -> None:
+def test_a_failing_engine_is_our_error_and_nothing_is_recorded(web: FakeWeb, tmp_path: Path) -> None:
     web.engine_status = 503
     (failed,) = searched(section(web), tmp_path / "web.jsonl", "tower")
     assert isinstance(failed, ServiceError)
@@ -590,7 +586,7 @@ def test_an_engine_that_fails_is_ours_and_nothing_is_kept(web: FakeWeb, tmp_path
 
 
 @pytest.mark.parametrize("answer", [None, [], "x", {"results": 7}, {"results": ["x"]}])
-def test_what_is_no_answer_of_an_engine_is_ours(answer: Any) -> None:
+def test_an_invalid_engine_answer_is_our_error(answer: Any) -> None:
     with pytest.raises(ServiceError):
         read_hits(ENGINES["searxng"], answer)
 
@@ -637,9 +633,7 @@ TEXT = Asked("text_search_tool", {"query": "tower"}, "", 0)
 PICTURE = Asked("image_search_tool", {}, "", 0)
 
 
-def test_both_tools_share_a_record_and_keep_the_addresses_that_were_read(
-    web: FakeWeb, tmp_path: Path
-) -> None:
+def test_both_tools_share_a_record_and_record_the_addresses_read(web: FakeWeb, tmp_path: Path) -> None:
     text, picture = called(recipe(web), tmp_path / "search.jsonl", TEXT, PICTURE)
     assert (text.status, picture.status) == ("ok", "ok")
     assert FACT in text.text
@@ -656,7 +650,7 @@ def test_both_tools_share_a_record_and_keep_the_addresses_that_were_read(
     assert len(web.asked) == sent
 
 
-def test_our_failure_and_the_models_mistake_are_told_apart(web: FakeWeb, tmp_path: Path) -> None:
+def test_our_failures_and_the_models_mistakes_are_distinguished(web: FakeWeb, tmp_path: Path) -> None:
     web.engine_status = 500
     ours, model = called(
         recipe(web), tmp_path / "s.jsonl", TEXT, Asked("text_search_tool", {"query": " "}, "", 0)
@@ -665,12 +659,12 @@ def test_our_failure_and_the_models_mistake_are_told_apart(web: FakeWeb, tmp_pat
     assert model.status == "error"
 
 
-def test_a_record_without_a_tool_that_asks_the_web_is_refused(web: FakeWeb, tmp_path: Path) -> None:
+def test_a_record_without_a_web_tool_is_refused(web: FakeWeb, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="nothing to record"):
         check_indexes(ToolsRecipe.model_validate({"web": {"record": "web.jsonl"}}))
 
 
-def test_pages_need_what_extracts_them_and_a_replay_does_not(
+def test_reading_pages_needs_an_extractor_and_a_replay_does_not(
     web: FakeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "web.jsonl"
@@ -682,7 +676,7 @@ def test_pages_need_what_extracts_them_and_a_replay_does_not(
     assert searched(section(web), tmp_path / "x", "tower", replay=(str(file),)) == before
 
 
-def test_two_runs_do_not_write_one_record(tmp_path: Path) -> None:
+def test_two_runs_cannot_write_one_record(tmp_path: Path) -> None:
     file = tmp_path / "web.jsonl"
     one = Exchanges(file, WebRules())
     with pytest.raises(RecipeError, match="another process writes the record"):
@@ -692,7 +686,7 @@ def test_two_runs_do_not_write_one_record(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failure_to_ask_is_not_kept(tmp_path: Path) -> None:
+def test_a_failed_request_is_not_recorded(tmp_path: Path) -> None:
     async def main(ask: Callable[[], Awaitable[Any]]) -> Any:
         exchanges = Exchanges(tmp_path / "web.jsonl", WebRules())
         try:
@@ -712,7 +706,7 @@ def test_a_failure_to_ask_is_not_kept(tmp_path: Path) -> None:
     assert asyncio.run(main(fails)) == 7
 
 
-def test_every_hostile_page_of_the_server_is_tried() -> None:
+def test_every_hostile_page_of_the_server_is_tested() -> None:
     tried = {*HOSTILE, "/good", "/plain", "/packed", "/charset", "/letters", "/moved", "/other", "/empty"}
     tried.add("/said")
     assert set(PAGES) <= tried

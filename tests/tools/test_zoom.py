@@ -18,7 +18,7 @@ from vtune.tools.zoom import Space, Zoom, ZoomRecipe
 WIDTH, HEIGHT = 200, 100
 PIXELS = np.stack(np.meshgrid(np.arange(WIDTH), np.arange(HEIGHT)), -1).astype(np.uint8)
 PIXELS = np.concatenate([PIXELS, np.zeros((HEIGHT, WIDTH, 1), np.uint8)], -1)
-"""Every pixel says where it is."""
+"""Every pixel encodes its position."""
 
 
 def encoded() -> bytes:
@@ -39,7 +39,7 @@ def zoomed(
 
 
 def corner(seen: Observation) -> tuple[int, int]:
-    """Where in the stored picture the first pixel of the crop is."""
+    """The position of the crop's first pixel in the stored picture."""
     x, y, _ = Image.open(io.BytesIO(seen.images[0])).getpixel((0, 0))  # type: ignore[misc]
     return x, y
 
@@ -52,7 +52,7 @@ def corner(seen: Observation) -> tuple[int, int]:
         ("shown_pixels", [25, 5, 50, 30]),
     ],
 )
-def test_a_region_is_the_same_pixels_in_every_space(space: Space, box: list[float]) -> None:
+def test_a_region_selects_the_same_pixels_in_every_space(space: Space, box: list[float]) -> None:
     seen = zoomed({"bbox_2d": box, "label": "x", "img_idx": 0}, space=space)
     (crop,) = seen.crops
     assert (crop.bbox, crop.image, crop.shown) == ((50.0, 10.0, 100.0, 60.0), 0, 0)
@@ -61,7 +61,7 @@ def test_a_region_is_the_same_pixels_in_every_space(space: Space, box: list[floa
     assert seen.text.count("<image>") == 1
 
 
-def test_a_region_of_a_region_is_cut_out_of_the_stored_picture() -> None:
+def test_a_region_of_a_region_is_cropped_from_the_stored_picture() -> None:
     part = View(PHOTO, 0, (50.0, 10.0, 100.0, 60.0), (28, 28))
     seen = zoomed({"bbox_2d": [500, 0, 1000, 500], "img_idx": 1}, replace(SCENE, views=(WHOLE, part)))
     assert seen.crops[0].bbox == (75.0, 10.0, 100.0, 35.0)
@@ -92,7 +92,7 @@ def test_a_wrong_call_is_the_models_mistake(name: str) -> None:
 
 
 @given(st.lists(st.floats(0, 1000), min_size=4, max_size=4))
-def test_a_crop_is_as_large_as_its_box_and_inside_the_picture(box: list[float]) -> None:
+def test_a_crop_has_the_size_of_its_box_and_is_inside_the_picture(box: list[float]) -> None:
     try:
         seen = zoomed({"bbox_2d": box})
     except Mistake:
@@ -103,7 +103,7 @@ def test_a_crop_is_as_large_as_its_box_and_inside_the_picture(box: list[float]) 
     assert Image.open(io.BytesIO(seen.images[0])).size == (x1 - x0, y1 - y0)
 
 
-def test_calls_for_the_same_pixels_have_one_key() -> None:
+def test_calls_for_the_same_pixels_have_the_same_key() -> None:
     tool = Zoom(ZoomRecipe(space="relative_1000", min_side=4))
     first = tool.key({"bbox_2d": [250, 100, 500, 600], "label": "a"}, SCENE)
     assert first == tool.key({"bbox_2d": [250.4, 100, 500, 600]}, SCENE)

@@ -73,17 +73,17 @@ PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
 
 @dataclass
 class FakeWeb:
-    """What was asked, and what the engine finds: query -> addresses."""
+    """The requests received, and what the engine finds (query -> addresses)."""
 
     found: dict[str, list[str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    """Method and path."""
+    """Method and path of each request."""
     sent: list[dict[str, list[str]]] = field(default_factory=list)
-    """Parameters of each search by GET."""
+    """Parameters of each GET search."""
     port: int = 0
     engine_status: int = 200
     busy_headers: dict[str, str] = field(default_factory=dict)
-    """Of answers whose status is not 200, of the engine and of pages that are busy."""
+    """Headers of answers by the engine and busy pages with a status other than 200."""
     busy: dict[str, list[int]] = field(default_factory=dict)
     """Statuses of a page's first answers, by its path."""
 
@@ -142,7 +142,7 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
         self.end_headers()
-        with suppress(OSError):  # who has read enough hangs up
+        with suppress(OSError):  # the client may hang up when it has read enough
             self.wfile.write(body)
 
     def _slowly(self) -> None:

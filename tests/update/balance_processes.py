@@ -1,4 +1,4 @@
-"""Items that two processes even out, as a file."""
+"""Writes the items that two processes have after balancing to a file."""
 
 import torch
 
@@ -13,7 +13,7 @@ SHARES: tuple[tuple[list[int], list[int]], ...] = (
     ([1, 2], [1, 2]),
     ([], []),
 )
-"""The numbers of the items that each of the two has."""
+"""The item numbers of each of the two processes, per case."""
 Compared = tuple[list[int], list[float], list[bool]]
 
 
@@ -24,7 +24,7 @@ def item(number: int) -> Item:
 
 
 def compared(one: Item) -> Compared:
-    """What is compared of it."""
+    """The part of an item that is compared."""
     return list(one.token_ids), list(one.advantages), list(one.off_policy)
 
 

@@ -1,4 +1,4 @@
-"""Recipes and items of update tests."""
+"""Recipes and items for update tests."""
 
 import json
 import random
@@ -59,11 +59,11 @@ BY_SEQUENCE = GSPO(
     kl_weight=0.1,
     kl_estimator="k2",
 )
-"""Ratios and means of whole sequences."""
+"""A loss with ratios and means over whole sequences."""
 
 
 def items(policy: Policy, count: int, *, seed: int = 0) -> list[Item]:
-    """Conversations with pictures, of different lengths, with an advantage on every word of the policy."""
+    """Conversations with pictures, of different lengths, with an advantage for every token of the policy."""
     rng = random.Random(seed)
     rows = list(zip(ragged(policy), SHOWN, strict=True))
     found = []
@@ -84,7 +84,7 @@ def items(policy: Policy, count: int, *, seed: int = 0) -> list[Item]:
 
 
 def without_picture(item: Item, policy: Policy) -> Item:
-    """The same words of the policy after a question in text alone."""
+    """The same policy tokens after a text-only question."""
     prompt = policy.chat.prompt([Message("user", "What is 1 + 1?")], [])
     words = [token for token, counts in zip(item.token_ids, item.loss_mask, strict=True) if counts]
     mask = [False] * len(prompt) + [True] * len(words)
@@ -92,7 +92,7 @@ def without_picture(item: Item, policy: Policy) -> Item:
 
 
 def with_heads(source: Path, out: Path, *, kv_heads: int) -> Path:
-    """The tiny model of a folder with four attention heads, and so many key heads, in a folder of its own."""
+    """A copy of a folder's tiny model with four attention heads and this number of key heads."""
     from transformers import AutoConfig, AutoModelForImageTextToText
 
     shutil.copytree(source, out, dirs_exist_ok=True)

@@ -16,17 +16,17 @@ from tests.conftest import say_little
 from tests.update import balance_processes, sequence_processes, shard_processes, two_processes
 say_little()
 """
-"""What they would import on their way, too."""
+"""Everything that they would import, including lazy imports."""
 
 
 @pytest.fixture(scope="session")
 def pair(tiny: Path, tiny3: Path, once: Once) -> Path:
-    """What two processes have done together, a file for each story: they are forked once for all."""
+    """The results of two processes, one file per scenario; they are forked once for all scenarios."""
 
     def run(folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         even = with_heads(tiny, folder / "even", kv_heads=2)
-        # Fewer key heads than processes.
+        # It has fewer key heads than processes.
         even3 = with_heads(tiny3, folder / "even3", kv_heads=1)
         models = ", ".join(repr(str(path)) for path in (tiny, tiny3, even, even3))
         code = f"""

@@ -1,4 +1,4 @@
-"""A few processes of one training, on this machine."""
+"""A few processes of one training on this machine."""
 
 import os
 import signal
@@ -46,15 +46,15 @@ assert not any(ended), ended
 
 
 def both_end_well(code: str, folder: Path, *, imports: str = "") -> None:
-    """Run code as ranks 0 and 1, until both have ended with status 0."""
+    """Run code as ranks 0 and 1, and wait until both have ended with status 0."""
     all_end_well(code, folder, processes=2, imports=imports)
 
 
 def all_end_well(code: str, folder: Path, *, processes: int, imports: str = "") -> None:
-    """Run code as each of so many ranks, until all have ended with status 0.
+    """Run code as each of these ranks, and wait until all have ended with status 0.
 
-    What they import takes longer than most of what they do: they are forks of a process that has imported
-    what `imports` says.
+    Imports take longer than most of their work, so they are forked from a process that has already run
+    `imports`.
     """
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(processes)}
     settings = environment(PYTHONPATH=str(ROOT), TORCHDYNAMO_DISABLE="1", **meeting)

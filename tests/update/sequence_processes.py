@@ -1,4 +1,4 @@
-"""Log-probabilities and gradients of rows that two processes share, as a file."""
+"""Writes log-probabilities and gradients of rows shared by two processes to a file."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +24,7 @@ Numbers = dict[str, Tensor]
 
 
 def many(policy: Policy) -> list[Item]:
-    """Six conversations, some with a common beginning, about pictures of three sizes."""
+    """Six conversations, some with a common prefix, about pictures of three sizes."""
     found = items(policy, 6)
     long = replace(found[0], token_ids=[*found[0].token_ids[:-2], *found[3].token_ids[-9:]])
     counted = [False] * (len(long.token_ids) - 11) + [True] * 11
@@ -32,7 +32,7 @@ def many(policy: Policy) -> list[Item]:
 
 
 def one_picture(policy: Policy) -> list[Item]:
-    """One process has no picture to encode, and the other none to show."""
+    """One process has no picture to encode, and the other none in its tokens."""
     return [items(policy, 2)[1]]
 
 
@@ -43,18 +43,18 @@ def one_token(policy: Policy) -> list[Item]:
 
 
 def in_text(policy: Policy) -> list[Item]:
-    """The dummy has the only picture."""
+    """Only the dummy item has a picture."""
     found = [without_picture(item, policy) for item in items(policy, 4)]
     return [*found, dummy_item(policy.chat, policy.pictures)]
 
 
 def short(policy: Policy) -> list[Item]:
-    """One process has all tokens, as where rows have fewer tokens than there are processes."""
+    """One process has all tokens, as if rows had fewer tokens than there are processes."""
     return one_picture(policy)
 
 
 def in_one_call(policy: Policy) -> list[Item]:
-    """Two processes attend to all segments in one call; the process that they are compared with does not."""
+    """Two processes attend to all segments in one call; the single process for comparison does not."""
     return many(policy)
 
 
@@ -64,13 +64,13 @@ CASES: dict[str, Callable[[Policy], list[Item]]] = {
 
 
 def numbers(policy: Policy, given: list[Item], group: SequenceGroup | None) -> Numbers:
-    """What a forward and a backward pass give; the gradients of this process alone."""
+    """The results of a forward and a backward pass, with only this process's gradients."""
     forward = PolicyForward(policy.model, policy.chat, group).train()
     batch = micro_batch(given, policy)
     count = len(batch.targets)
     stats = forward(batch.packed, batch.predicting, batch.targets, 3 if count > 3 else 1)
     policy.model.zero_grad()
-    # Another weight for each token, and products of neighbours, as losses by sequence have.
+    # A different weight per token, plus products of neighbours as in sequence-level losses.
     weights = torch.linspace(-1, 2, count)
     (stats.logprobs @ weights + (stats.logprobs[1:] * stats.logprobs[:-1]).sum() / count).backward()
     found = {"logprobs": stats.logprobs.detach(), "entropy": stats.entropy}

@@ -1,4 +1,4 @@
-"""Checkpoints that two processes write together, one for each of `RUNS`."""
+"""Two processes write a checkpoint together for each of `RUNS`."""
 
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from vtune.update.recipe import Checkpoints
 from vtune.update.starting import start
 
 RUNS = ((False, 1, False), (False, 3, False), (True, 3, True))
-"""Whether of Qwen3-VL, the stage of ZeRO, whether with adapters."""
+"""(whether Qwen3-VL, ZeRO stage, whether with adapters)."""
 BUCKET = 30_000
-"""Bytes: some of the tiny models' weights are larger, and most buckets hold several."""
+"""Bucket size in bytes: some weights of the tiny models are larger, and most buckets hold several."""
 
 
 def main(tiny: str, tiny3: str, out: str) -> None:

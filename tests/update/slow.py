@@ -1,4 +1,4 @@
-"""Losses read slowly: plain floats, one token after the other, value and slope written down apart."""
+"""Slow reference losses: plain floats, token by token, with value and slope written separately."""
 
 import math
 from collections.abc import Callable
@@ -24,9 +24,9 @@ class Token:
 
 Sequences = list[list[Token]]
 Keys = dict[str, Any]
-"""Values of a loss's own keys."""
+"""Values of a loss's keys."""
 Read = tuple[float, float, bool]
-"""Loss, its slope in the token's log-probability, and whether clip or cap decided."""
+"""Loss, its slope in the token's log-probability, and whether it was clipped or capped."""
 
 
 def grpo(sequence: list[Token], keys: Keys) -> list[Read]:
@@ -36,7 +36,7 @@ def grpo(sequence: list[Token], keys: Keys) -> list[Read]:
 def _grpo(
     token: Token, *, clip_low: float, clip_high: float, importance_cap: float, dual_clip: float | None
 ) -> Read:
-    # A step that already went far enough in the direction of its advantage teaches no more.
+    # No gradient if the policy has already moved far enough in the direction of the advantage.
     if token.off_policy and token.gain > 0 and token.ratio > 1 + clip_high:
         return -token.gain * (1 + clip_high), 0.0, True
     if token.off_policy and token.gain < 0 and token.ratio < 1 - clip_low:
@@ -82,12 +82,12 @@ def cispo(sequence: list[Token], keys: Keys) -> list[Read]:
 
 @dataclass(frozen=True)
 class Oracle:
-    """A loss as its paper says it."""
+    """A loss as defined in its paper."""
 
     read: Callable[[list[Token], Keys], list[Read]]
-    """One sequence, and the values of the loss's own keys."""
+    """Takes one sequence and the values of the loss's keys."""
     keys: st.SearchStrategy[Keys]
-    """Values of its own keys."""
+    """Generates values of its keys."""
 
 
 _CLIPS = st.sampled_from([0.1, 0.2, 0.28, 0.5])
@@ -109,11 +109,11 @@ ORACLES: dict[str, Oracle] = {
     "sapo": Oracle(sapo, st.fixed_dictionaries({"tau_positive": _TAUS, "tau_negative": _TAUS})),
     "cispo": Oracle(cispo, st.fixed_dictionaries(_CLIP)),
 }
-"""Name of a loss -> how it is read slowly. Every one of ours has one."""
+"""Name of a loss -> its slow reference. All our losses have one."""
 
 
 def weights(lengths: list[int], aggregation: str, constant: int) -> list[float]:
-    """Of each sequence's tokens, the division by tokens or sequences included."""
+    """Weights of each sequence's tokens, including the division by tokens or sequences."""
     tokens, sequences = sum(lengths), sum(length > 0 for length in lengths)
     return [
         {

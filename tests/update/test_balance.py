@@ -1,4 +1,4 @@
-"""Items over processes by cost: what moves, that nothing is lost, and that what it costs is worth it."""
+"""Balancing items over processes by cost: what moves, that nothing is lost, and that it pays off."""
 
 import random
 from pathlib import Path
@@ -35,13 +35,13 @@ def test_the_fullest_process_never_gets_more_and_no_bundle_moves_twice(costs: li
     before, after = loads_after(costs, []), loads_after(costs, moves)
     assert max(after) <= max(before) * (1 + 1e-9)
     assert sum(after) == pytest.approx(sum(before))
-    # A bundle that came to a process is not handed on.
+    # A bundle that a process has received is not passed on.
     assert all(move.number < len(costs[move.source]) and move.source != move.target for move in moves)
     assert moves == moves_of(costs)
 
 
 @given(Costs)
-def test_no_single_move_is_left_that_the_fullest_would_gain_by(costs: list[list[float]]) -> None:
+def test_no_further_move_would_help_the_fullest_process(costs: list[list[float]]) -> None:
     moves = moves_of(costs)
     loads = loads_after(costs, moves)
     source, apart = loads.index(max(loads)), max(loads) - min(loads)
@@ -51,18 +51,18 @@ def test_no_single_move_is_left_that_the_fullest_would_gain_by(costs: list[list[
     assert all(gain <= least * (1 + 1e-6) + 1e-6 for gain in gains)
 
 
-def test_equal_shares_stay_where_they_are() -> None:
+def test_equal_shares_do_not_move() -> None:
     assert moves_of([[3.0, 2.0], [5.0], [1.0] * 5]) == []
     assert moves_of([[], []]) == []
 
 
-def test_one_process_has_everything() -> None:
+def test_a_single_process_keeps_everything() -> None:
     moves = moves_of([[4.0, 3.0, 2.0, 1.0], []])
     assert sorted(loads_after([[4.0, 3.0, 2.0, 1.0], []], moves)) == [5.0, 5.0]
 
 
-def test_lopsided_shares_come_within_a_hundredth_of_the_mean() -> None:
-    """As eight processes with 32 groups each draw them: lengths spread by half."""
+def test_unequal_shares_are_balanced_to_within_1_percent_of_the_mean() -> None:
+    """Eight processes with 32 groups each, whose lengths vary by half."""
     rng = random.Random(0)
     costs = [[rng.lognormvariate(0, 0.5) for _ in range(32)] for _ in range(8)]
     mean = sum(map(sum, costs)) / 8
@@ -75,18 +75,18 @@ def item(token_ids: list[int], images: tuple[bytes, ...] = ()) -> Item:
     return Item(token_ids, images, [False] + [True] * (len(token_ids) - 1))
 
 
-def test_a_group_moves_as_one_and_a_system_prompt_binds_nobody() -> None:
+def test_a_group_moves_together_but_a_common_system_prompt_does_not_bind() -> None:
     system = list(range(100, 140))
     groups = [[item([*system, *[first] * 80, 9, number]) for number in range(3)] for first in (1, 2)]
     found = bundles(
         [*groups[1], *groups[0]], image_id=IMAGE, merge=2, cost=lambda work: work.tokens + work.patches
     )
     assert [[one.token_ids[41] for one in bundle.items] for bundle in found] == [[1] * 3, [2] * 3]
-    # The second and the third of a group cost their own last tokens.
+    # The second and third item of a group cost only their own last tokens.
     assert [bundle.cost for bundle in found] == [122 + 1 + 1, 122 + 1 + 1]
 
 
-def test_work_counts_what_is_shared_once_and_pictures_by_their_patches() -> None:
+def test_work_counts_shared_tokens_once_and_pictures_by_patches() -> None:
     seen: list[Work] = []
     shown = [1, *[IMAGE] * 30, 2]
     bundles(
@@ -98,14 +98,14 @@ def test_work_counts_what_is_shared_once_and_pictures_by_their_patches() -> None
     assert seen == [Work(33, 33 * 34 / 2, 120, 32), Work(1, 32 + 1, 0, 32)]
 
 
-def test_alone_everything_stays_in_its_order() -> None:
+def test_a_single_process_keeps_the_order() -> None:
     given = [item([1, 2, 3]), item([1])]
     alone = Ranks(rank=0, world=1, local=0)
     assert balanced(given, alone, image_id=IMAGE, merge=2, cost=lambda _: 1.0) == given
 
 
 @pytest.mark.slow
-def test_what_moves_arrives_in_two_processes(pair: Path) -> None:
+def test_moved_items_arrive_with_two_processes(pair: Path) -> None:
     found = torch.load(pair / "balanced")
     assert len(found) == len(SHARES)
     for shares, after in zip(SHARES, found, strict=True):

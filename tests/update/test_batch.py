@@ -23,7 +23,7 @@ def split(items: list[Item], tokens: int) -> list[list[Item]]:
 
 
 @given(st.lists(st.integers(1, 30), max_size=20), st.integers(1, 90))
-def test_every_item_is_in_one_micro_batch_that_is_not_too_large(lengths: list[int], tokens: int) -> None:
+def test_every_item_is_in_one_micro_batch_within_the_limit(lengths: list[int], tokens: int) -> None:
     given = [item([100 + number] * length) for number, length in enumerate(lengths)]
     parts = split(given, tokens)
     assert Counter(one.token_ids[0] for part in parts for one in part) == Counter(
@@ -33,21 +33,21 @@ def test_every_item_is_in_one_micro_batch_that_is_not_too_large(lengths: list[in
         assert len(part) == 1 or sum(len(one.token_ids) for one in part) <= tokens
 
 
-def test_micro_batches_are_few_and_of_like_size() -> None:
+def test_micro_batches_are_few_and_of_similar_size() -> None:
     parts = split([item([100 + number] * 10) for number in range(10)], 40)
     assert sorted(len(part) for part in parts) == [2, 4, 4]
     parts = split([item([100 + number] * 10) for number in range(9)], 40)
     assert [len(part) for part in parts] == [3, 3, 3]
 
 
-def test_items_that_begin_alike_stay_together_and_count_once() -> None:
+def test_items_with_a_common_prefix_stay_together_and_count_it_once() -> None:
     groups = [[item([first] * 50 + [9, number]) for number in range(4)] for first in (1, 2)]
     shuffled = [one for pair in zip(*groups, strict=True) for one in pair]
     parts = split(shuffled, 60)
     assert [[one.token_ids[0] for one in part] for part in parts] == [[1] * 4, [2] * 4]
 
 
-def test_items_that_show_different_pictures_do_not_begin_alike() -> None:
+def test_items_with_different_pictures_have_no_common_prefix() -> None:
     ids = [1] * 20 + [IMAGE] * 40 + [2]
     assert len(split([item(ids, (SMALL,)), item([*ids, 3], (SMALL,))], 70)) == 1
     assert len(split([item(ids, (SMALL,)), item([*ids, 3], (LARGE,))], 70)) == 2
@@ -58,7 +58,7 @@ def test_pictures_that_do_not_match_the_placeholders_are_our_error() -> None:
         split([item([1, IMAGE, 2])], 10)
 
 
-def test_what_counts_is_laid_out_item_by_item(policy: Policy) -> None:
+def test_counted_tokens_are_laid_out_item_by_item(policy: Policy) -> None:
     given = items(policy, 4)
     batch = micro_batch(given, policy)
     targets = [
@@ -75,6 +75,6 @@ def test_what_counts_is_laid_out_item_by_item(policy: Policy) -> None:
     assert batch.sequence.tolist() == [k for k, one in enumerate(given) for _ in range(one.counted)]
 
 
-def test_a_first_token_cannot_count(policy: Policy) -> None:
+def test_the_first_token_cannot_be_counted(policy: Policy) -> None:
     batch = micro_batch([Item([1, 2], (), [True, False])], policy)
     assert batch.targets.shape == batch.predicting.shape == torch.Size([0])

@@ -35,7 +35,7 @@ def steps(root: Path) -> list[int]:
     return [checkpoint_step(folder) for folder in sorted(root.glob("step-*"))]
 
 
-def test_the_newest_ones_stay(tmp_path: Path) -> None:
+def test_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     for step in (9, 10, 100):
         write(tmp_path, step)
     assert steps(tmp_path) == [10, 100]
@@ -45,7 +45,7 @@ def test_the_newest_ones_stay(tmp_path: Path) -> None:
     assert (tmp_path / "newest").resolve() == newest.resolve()
 
 
-def test_a_copy_beside_them_is_neither_removed_nor_counted_nor_continued_from(tmp_path: Path) -> None:
+def test_a_copy_among_checkpoints_is_not_removed_counted_or_resumed(tmp_path: Path) -> None:
     write(tmp_path, 1)
     copies = [tmp_path / "step-000001-good", tmp_path / "step-000001 (copy)"]
     for copy in copies:
@@ -68,9 +68,9 @@ def test_a_copy_beside_them_is_neither_removed_nor_counted_nor_continued_from(tm
     }
 
 
-def test_a_link_that_a_copy_made_a_folder_is_named_and_not_removed(tmp_path: Path) -> None:
+def test_a_link_turned_into_a_folder_by_copying_is_reported_and_not_removed(tmp_path: Path) -> None:
     write(tmp_path / "run", 1)
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")  # follows links, as copies to other machines do
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")  # follows links, like copies to other machines
     newest = tmp_path / "copy" / "newest"
     with pytest.raises(DataError, match="is a folder, and was a link") as refused:
         point(tmp_path / "copy", "newest", tmp_path / "copy" / "step-000001")
@@ -81,7 +81,7 @@ def test_a_link_that_a_copy_made_a_folder_is_named_and_not_removed(tmp_path: Pat
     assert newest.is_symlink()
 
 
-def test_a_checkpoint_that_could_not_be_filled_is_absent(tmp_path: Path) -> None:
+def test_an_incomplete_checkpoint_is_not_created(tmp_path: Path) -> None:
     write(tmp_path, 1)
 
     def fail(folder: Path) -> None:
@@ -94,13 +94,13 @@ def test_a_checkpoint_that_could_not_be_filled_is_absent(tmp_path: Path) -> None
     assert not list(tmp_path.glob(".*part"))
     assert steps(tmp_path) == [1]
     assert newest_checkpoint(tmp_path) == tmp_path / "step-000001"
-    # What it left does not stand in the way of the next attempt.
+    # Its leftovers do not block the next attempt.
     write(tmp_path, 2, note("whole"))
     assert (tmp_path / "step-000002" / "weights").read_text() == "whole"
     assert steps(tmp_path) == [1, 2]
 
 
-def test_an_error_that_is_not_about_files_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
+def test_an_error_unrelated_to_files_is_not_reported_as_a_full_disk(tmp_path: Path) -> None:
     def exhaust(folder: Path) -> None:
         raise RuntimeError("CUDA out of memory")
 
@@ -117,20 +117,20 @@ def test_an_error_that_is_not_about_files_is_not_told_as_a_full_disk(tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_without_a_manifest_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_folder_without_a_manifest_is_not_a_checkpoint(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path) is None
     write(tmp_path, 3)
     (tmp_path / "step-000004").mkdir()
     assert newest_checkpoint(tmp_path) == tmp_path / "step-000003"
 
 
-def test_a_checkpoint_is_written_anew_where_it_stands(tmp_path: Path) -> None:
+def test_an_existing_checkpoint_is_overwritten(tmp_path: Path) -> None:
     write(tmp_path, 3, note("old"))
     write(tmp_path, 3, note("new"))
     assert (tmp_path / "step-000003" / "weights").read_text() == "new"
 
 
-def test_every_process_fills_and_only_the_first_makes_the_folder(tmp_path: Path) -> None:
+def test_every_process_writes_and_only_the_first_creates_the_folder(tmp_path: Path) -> None:
     order: list[str] = []
     root = tmp_path / "checkpoints"
 
@@ -140,7 +140,7 @@ def test_every_process_fills_and_only_the_first_makes_the_folder(tmp_path: Path)
     def wait() -> None:
         order.append("wait")
         if len(order) == 1:
-            # What the first process has done by now.
+            # The state after the first process's part.
             (root / ".step-000001.part").mkdir(parents=True)
 
     PendingCheckpoint(root, 1, fill, first=False, wait=wait).finish(keep=1)
@@ -155,8 +155,8 @@ def test_a_manifest_that_cannot_be_read_is_our_error(tmp_path: Path, text: str) 
         checkpoint_step(tmp_path)
 
 
-def test_each_process_waits_for_its_own_files_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On many machines nobody else could: what another has written is not in this one's cache."""
+def test_each_process_syncs_only_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Across machines it must: files written by another are not in this machine's page cache."""
     names = [
         "model.safetensors",
         "deepspeed/latest",
@@ -187,7 +187,7 @@ def test_each_process_waits_for_its_own_files_alone(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_in_the_background_it_counts_when_all_of_it_is_on_the_disk(tmp_path: Path, fails: bool) -> None:
+def test_a_background_checkpoint_counts_once_it_is_completely_on_disk(tmp_path: Path, fails: bool) -> None:
     write(tmp_path, 1)
     may_go_on = threading.Event()
 

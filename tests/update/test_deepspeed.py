@@ -52,26 +52,26 @@ def trainer_of(
 
 
 def stepped(trainer: Trainer, share: list[Item]) -> StepStats:
-    """An update that has something to learn from."""
+    """An update with a learning signal."""
     stats = trainer.step(share)
     assert stats is not None
     return stats
 
 
 def close_to(values: Iterable[float | None]) -> list[Any]:
-    """Numbers to 1e-4; what was not measured stays None."""
+    """Compare numbers to 1e-4; unmeasured ones must stay None."""
     return [None if value is None else pytest.approx(value, rel=1e-4, abs=1e-4) for value in values]
 
 
 @pytest.mark.train
-def test_two_processes_and_one_learn_the_same(tiny: Path, tiny3: Path, pair: Path, tmp_path: Path) -> None:
-    """With shares that are even, uneven, empty, and without a picture; the weights as they are saved."""
+def test_two_processes_learn_the_same_as_one(tiny: Path, tiny3: Path, pair: Path, tmp_path: Path) -> None:
+    """With even, uneven and empty shares, and without pictures; compares saved weights."""
     folders = dict(zip(MODELS, (tiny, tiny3, pair / "even", pair / "even3"), strict=True))
     two = torch.load(pair / "learnt/done")
     assert two["world"] == 2
     measures: dict[str, tuple[Path, list[list[float | None]]]] = {}
     for number, (name, run) in enumerate(RUNS.items()):
-        # The stage does not matter to one process: the plainest is the measure of the others.
+        # The stage does not matter with one process, so the simplest is the reference.
         plain = run._replace(stage=1, changes=plainest(run))
         if repr(plain) not in measures:
             folder = tmp_path / f"alone-{number}"
@@ -97,7 +97,7 @@ def plainest(run: Run) -> dict[str, Any]:
 
 @pytest.mark.train
 @pytest.mark.parametrize("objective", [None, OBJECTIVE, BY_SEQUENCE], ids=["sft", "rl", "rl by sequences"])
-def test_the_size_of_micro_batches_changes_no_update(tiny: Path, objective: PolicyLoss | None) -> None:
+def test_the_micro_batch_size_does_not_change_the_update(tiny: Path, objective: PolicyLoss | None) -> None:
     found, flops = [], []
     for size in (1, 300, 4096):
         policy = load(tiny)
@@ -111,12 +111,12 @@ def test_the_size_of_micro_batches_changes_no_update(tiny: Path, objective: Poli
         for mine, theirs in zip(first, stats, strict=True):
             assert list(mine.values()) == close_to(theirs.values())
         torch.testing.assert_close(after, learnt, rtol=1e-3, atol=1e-3)
-    # What two items begin with is computed once where they are in one micro-batch.
+    # A common prefix of two items is computed once if they are in the same micro-batch.
     assert all(apart > together for apart, *_, together in zip(*flops, strict=True))
 
 
 @pytest.mark.train
-def test_an_update_moves_the_probability_of_what_was_better(tiny: Path) -> None:
+def test_an_update_raises_the_probability_of_better_replies(tiny: Path) -> None:
     policy = load(tiny)
     trainer = trainer_of(policy, objective=OBJECTIVE.model_copy(update={"kl_weight": 0.0}), steps=1)
     drawn = items(policy, 4)
@@ -134,7 +134,7 @@ def test_an_update_moves_the_probability_of_what_was_better(tiny: Path) -> None:
 
 @pytest.mark.train
 def test_the_first_update_is_strictly_on_policy(tiny: Path) -> None:
-    """Ratio 1: nothing is clipped, rollout and training agree, and the KL to the starting weights is 0."""
+    """Ratio 1: no clipping, rollout and training agree, and the KL to the initial weights is 0."""
     policy = load(tiny)
     drawn = items(policy, 4)
     old = logprobs_of(policy, drawn)
@@ -153,8 +153,8 @@ def test_the_first_update_is_strictly_on_policy(tiny: Path) -> None:
 
 
 @pytest.mark.train
-def test_the_size_of_the_mismatch_is_told(tiny: Path) -> None:
-    """Each token was drawn a little less, or much less, likely than training says."""
+def test_the_size_of_the_mismatch_is_reported(tiny: Path) -> None:
+    """Each token had a slightly or much lower probability in generation than in training."""
     policy = load(tiny)
     drawn = items(policy, 2)
     low, cap = 0.1, 2.0
@@ -176,7 +176,7 @@ def test_the_size_of_the_mismatch_is_told(tiny: Path) -> None:
 @pytest.mark.train
 @pytest.mark.parametrize("lora", [None, ADAPTERS], ids=["whole", "adapters"])
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_a_trainer_goes_on_exactly_where_its_checkpoint_was_written(
+def test_a_trainer_resumes_exactly_from_its_checkpoint(
     tiny: Path, tmp_path: Path, stage: int, lora: LoRA | None
 ) -> None:
     changes: dict[str, Any] = {
@@ -201,13 +201,13 @@ def test_a_trainer_goes_on_exactly_where_its_checkpoint_was_written(
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_a_checkpoint_has_the_state_of_what_is_trained_and_goes_with_no_other_base(
+def test_a_checkpoint_holds_only_trained_state_and_fits_only_its_base(
     tiny: Path, tmp_path: Path, stage: int
 ) -> None:
     trainer = trainer_of(load(tiny), zero_stage=stage, lora=ADAPTERS)
     learnt = sum(trainer.trainable.values())
     trainer.save(tmp_path, {"step": 1})
-    # Weights, masters and two moments, and what is not numbers.
+    # Weights, master weights, two moments, and some metadata.
     written = sum(path.stat().st_size for path in tmp_path.rglob("*.pt"))
     assert written < 4 * 4 * learnt + 60_000 < (tiny / "model.safetensors").stat().st_size
     other = load(tiny)
@@ -218,7 +218,7 @@ def test_a_checkpoint_has_the_state_of_what_is_trained_and_goes_with_no_other_ba
 
 
 @pytest.mark.parametrize("stage", [1, 3])
-def test_a_checkpoint_that_lacks_what_is_trained_is_an_error(tiny: Path, tmp_path: Path, stage: int) -> None:
+def test_a_checkpoint_without_a_trained_part_is_an_error(tiny: Path, tmp_path: Path, stage: int) -> None:
     trainer_of(load(tiny), zero_stage=stage, freeze=("vision", "connector")).save(tmp_path, {"step": 1})
     for path in tmp_path.rglob("*model_states.pt"):
         state = torch.load(path, weights_only=False)
@@ -248,7 +248,7 @@ def part_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_gradient_norms_by_group_are_those_of_autograd_before_clipping(tiny: Path, stage: int) -> None:
+def test_gradient_norms_by_group_match_autograd_before_clipping(tiny: Path, stage: int) -> None:
     policy = load(tiny)
     share = items(policy, 3)
     plain = load(tiny)
@@ -270,7 +270,9 @@ def test_gradient_norms_by_group_are_those_of_autograd_before_clipping(tiny: Pat
 
 
 @pytest.mark.parametrize("stage", [1, 3])
-def test_a_frozen_weight_that_moves_is_found_and_one_that_is_trained_is_none(tiny: Path, stage: int) -> None:
+def test_a_frozen_weight_that_changes_is_detected_and_trained_ones_are_ignored(
+    tiny: Path, stage: int
+) -> None:
     policy = load(tiny)
     trainer = trainer_of(policy, zero_stage=stage, freeze=("vision", "connector"))
     stepped(trainer, items(policy, 2))
@@ -283,10 +285,10 @@ def test_a_frozen_weight_that_moves_is_found_and_one_that_is_trained_is_none(tin
 
 
 @pytest.mark.parametrize(("rank", "own"), [(0, 4), (1, 3), (2, 0)])
-def test_what_fills_up_a_share_of_a_split_weight_is_not_looked_at(
+def test_padding_of_a_split_weight_is_ignored(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, rank: int, own: int
 ) -> None:
-    """Seven numbers on three processes; nobody writes what is behind the last one."""
+    """Seven numbers on three processes; the padding after the last is never written."""
     model = torch.nn.Linear(1, 1, bias=False).requires_grad_(False)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda group: {"the group": rank}[group])
     family = load(tiny).family
@@ -312,7 +314,7 @@ def test_a_frozen_part_has_no_gradient_norm(tiny: Path) -> None:
 
 
 @given(depth=st.integers(3, 80))
-def test_every_third_of_the_layers_has_a_third_of_them(depth: int) -> None:
+def test_every_third_of_the_layers_has_a_third_of_all_layers(depth: int) -> None:
     family = family_of("qwen2_5_vl")
     names = [f"model.language_model.layers.{number}.mlp.up_proj.weight" for number in range(depth)]
     groups = [layer_group(name, depths_of(names, family), family) for name in names]
@@ -333,7 +335,7 @@ def test_freezing_counts_every_parameter_once(tiny: Path, tiny3: Path) -> None:
         assert freeze(model, (), family) == left
 
 
-def test_freezing_a_part_that_is_not_there_fails() -> None:
+def test_freezing_an_unknown_part_fails() -> None:
     stranger = torch.nn.ModuleDict({"encoder": torch.nn.Linear(2, 2), "head": torch.nn.Linear(2, 2)})
     with pytest.raises(RunFailed, match="freezing vision had no effect"):
         freeze(stranger, ("vision",), family_of("qwen2_5_vl"))
@@ -345,7 +347,7 @@ def test_freezing_everything_fails(tiny: Path) -> None:
 
 
 @pytest.mark.train
-def test_without_a_token_there_is_no_update(tiny: Path) -> None:
+def test_without_counted_tokens_there_is_no_update(tiny: Path) -> None:
     policy = load(tiny)
     before = weights(policy)
     trainer = trainer_of(policy)
@@ -357,7 +359,7 @@ def test_without_a_token_there_is_no_update(tiny: Path) -> None:
 
 
 @pytest.mark.train
-def test_a_loss_that_is_no_number_stops_the_run(tiny: Path) -> None:
+def test_a_nan_loss_stops_the_run(tiny: Path) -> None:
     policy = load(tiny)
     trainer = trainer_of(policy)
     with torch.no_grad():
@@ -374,7 +376,7 @@ def test_a_folder_without_state_is_refused(tiny: Path, tmp_path: Path) -> None:
 
 @pytest.mark.train
 @pytest.mark.parametrize("stage", [1, 3])
-def test_adapters_learn_alone_and_leave_plain_weights_behind(tiny: Path, tmp_path: Path, stage: int) -> None:
+def test_only_adapters_learn_and_saved_weights_are_merged(tiny: Path, tmp_path: Path, stage: int) -> None:
     policy = load(tiny)
     before = load_file(tiny / "model.safetensors")
     run = Run(stage, OBJECTIVE, changes={"lora": ADAPTERS, "freeze": ("vision",)})
@@ -385,7 +387,7 @@ def test_adapters_learn_alone_and_leave_plain_weights_behind(tiny: Path, tmp_pat
     assert after.keys() == before.keys()
     moved = {key for key in after if not torch.equal(after[key], before[key])}
     assert {key.split(".")[-2] for key in moved} == set(ADAPTERS.targets)
-    # By themselves, as peft lays them over their base.
+    # The adapters alone, as peft applies them to their base.
     write_adapters_alone(tmp_path, trainer, trainer._policy, str(tiny), ALONE)
     ended = vtune("export", tmp_path / "adapters", tmp_path / "merged", "--json")
     assert ended.code == 0, ended.err
@@ -394,7 +396,7 @@ def test_adapters_learn_alone_and_leave_plain_weights_behind(tiny: Path, tmp_pat
     assert {key for key in merged if not torch.equal(merged[key], before[key])} == moved
     for key in moved:
         torch.testing.assert_close(merged[key], after[key])
-    # What was saved is what was trained: a plain model says the same as the one with adapters.
+    # The saved weights are the trained ones: a plain model gives the same results as the one with adapters.
     drawn = items(policy, 3)
     saved = logprobs_of(load(tmp_path / "saved"), drawn)
     with trainer.gathered() as whole:
@@ -403,17 +405,17 @@ def test_adapters_learn_alone_and_leave_plain_weights_behind(tiny: Path, tmp_pat
         torch.testing.assert_close(logprobs_of(trainer._policy, drawn), saved, rtol=0, atol=1e-5)
 
 
-def test_an_adapter_without_a_layer_to_sit_on_is_an_error(tiny: Path) -> None:
+def test_an_adapter_without_a_matching_layer_is_an_error(tiny: Path) -> None:
     lora = LoRA(rank=2, alpha=2, targets=("q_proj", "query"))
     with pytest.raises(RecipeError, match="no trainable linear layer is called query"):
         trainer_of(load(tiny), lora=lora)
-    # The tower's own layers are out of reach where it is frozen.
+    # The tower's layers are not available if it is frozen.
     with pytest.raises(RecipeError, match="is called qkv"):
         trainer_of(load(tiny), lora=LoRA(rank=2, alpha=2, targets=("qkv",)), freeze=("vision",))
 
 
 @pytest.mark.train
-def test_rank_and_alpha_of_adapters_have_their_effect(tiny: Path) -> None:
+def test_adapter_rank_and_alpha_take_effect(tiny: Path) -> None:
     counts, moved = [], []
     for rank, alpha in ((2, 4), (4, 8), (4, 80)):
         policy = load(tiny)
@@ -429,8 +431,8 @@ def test_rank_and_alpha_of_adapters_have_their_effect(tiny: Path) -> None:
 
 
 @pytest.mark.train
-def test_parts_without_an_adapter_count_no_backward_pass(tiny: Path) -> None:
-    """Adapters of the language model alone: MFU is the same whether `freeze` names the other parts or not."""
+def test_parts_without_adapters_count_no_backward_pass(tiny: Path) -> None:
+    """Adapters only in the language model: MFU is the same whether or not `freeze` names the other parts."""
     lora = LoRA(rank=2, alpha=2, targets=("q_proj",))
     policies = [(load(tiny), freeze) for freeze in ((), ("vision", "connector"))]
     found = [
@@ -441,7 +443,7 @@ def test_parts_without_an_adapter_count_no_backward_pass(tiny: Path) -> None:
 
 @pytest.mark.train
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_offload_is_in_force_where_it_is_asked_for(tiny: Path, stage: int) -> None:
+def test_offload_is_enabled_on_request(tiny: Path, stage: int) -> None:
     for offload in ((), ("optimizer",), *([("optimizer", "params")] if stage == 3 else [])):
         zero = trainer_of(load(tiny), zero_stage=stage, offload=offload)._engine.optimizer
         optimizer = zero.offload_optimizer if stage == 3 else zero.cpu_offload
@@ -450,7 +452,7 @@ def test_offload_is_in_force_where_it_is_asked_for(tiny: Path, stage: int) -> No
             assert bool(zero.offload_param) == ("params" in offload)
 
 
-def test_overlap_is_in_force_where_gradients_are_split(tiny: Path) -> None:
+def test_overlap_is_enabled_if_gradients_are_split(tiny: Path) -> None:
     for overlap in (False, True):
         engine = trainer_of(load(tiny), zero_stage=2, overlap_comm=overlap)._engine
         assert engine.zero_overlap_comm() is overlap
@@ -460,7 +462,7 @@ def test_overlap_is_in_force_where_gradients_are_split(tiny: Path) -> None:
 
 @pytest.mark.parametrize("lora", [None, ADAPTERS], ids=["whole", "adapters"])
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_the_buffer_of_gradients_is_no_larger_than_all_of_them(
+def test_the_gradient_buffer_is_no_larger_than_all_gradients(
     tiny: Path, stage: int, lora: LoRA | None
 ) -> None:
     trainer = trainer_of(load(tiny), zero_stage=stage, lora=lora)
@@ -473,14 +475,14 @@ def test_the_buffer_of_gradients_is_no_larger_than_all_of_them(
     assert gradients(shape(tiny), plan)["buffers"] == 4 * zero.reduce_bucket_size
 
 
-def test_weights_stay_where_they_are_below_stage_three() -> None:
+def test_weights_stay_on_the_device_below_stage_3() -> None:
     with pytest.raises(ValidationError, match="needs zero_stage 3"):
         update(zero_stage=2, offload=("params",))
 
 
 @pytest.mark.train
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_an_exploding_update_is_skipped_above_a_bound_and_only_there(tiny: Path, stage: int) -> None:
+def test_an_exploding_update_is_skipped_only_above_the_bound(tiny: Path, stage: int) -> None:
     policy, calm = load(tiny), load(tiny)
     share, wild = items(policy, 3), items(policy, 3, seed=1)
     trainer, other = (trainer_of(one, zero_stage=stage, skip_grad_norm=100.0) for one in (policy, calm))
@@ -492,7 +494,7 @@ def test_an_exploding_update_is_skipped_above_a_bound_and_only_there(tiny: Path,
             stats = stepped(trainer, wild)
         assert stats.skipped
         torch.testing.assert_close(learnt_weights(trainer), between, rtol=0, atol=0)
-    # As if they had never been: neither weights nor the optimiser's memory have moved.
+    # As if the updates had never happened: weights and optimiser state are unchanged.
     for one in (trainer, other):
         assert not stepped(one, share).skipped
     torch.testing.assert_close(learnt_weights(trainer), learnt_weights(other), rtol=0, atol=0)
@@ -500,10 +502,8 @@ def test_an_exploding_update_is_skipped_above_a_bound_and_only_there(tiny: Path,
 
 @pytest.mark.train
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
-def test_a_skipped_update_leaves_nothing_in_the_sums_of_an_offloaded_optimizer(
-    tiny: Path, poison: float
-) -> None:
-    """Those of DeepSpeed's stage 2 in bfloat16 would be no numbers from then on."""
+def test_a_skipped_update_leaves_no_residue_in_an_offloaded_optimizer(tiny: Path, poison: float) -> None:
+    """Otherwise those of DeepSpeed's stage 2 in bfloat16 would stay NaN from then on."""
     budget = PixelBudget(min_pixels=3136, max_pixels=12544)
     changes = {"zero_stage": 2, "skip_grad_norm": 100.0, "dtype": "bfloat16", "offload": ("optimizer",)}
     policies = [
@@ -532,7 +532,7 @@ def test_too_many_skipped_updates_in_a_row_end_the_run(tiny: Path) -> None:
 
 @pytest.mark.train
 @pytest.mark.parametrize("stage", [1, 3])
-def test_without_a_bound_what_is_no_number_ends_the_run(tiny: Path, stage: int) -> None:
+def test_without_a_bound_a_nan_ends_the_run(tiny: Path, stage: int) -> None:
     policy = load(tiny)
     trainer = trainer_of(policy, zero_stage=stage)
     with poisoned(trainer, math.nan), pytest.raises(RunFailed, match="the loss of update 0 is nan"):
@@ -547,7 +547,7 @@ def learnt_weights(trainer: Trainer) -> dict[str, torch.Tensor]:
 
 @contextmanager
 def poisoned(trainer: Trainer, factor: float) -> Iterator[None]:
-    """Every loss is that many times as large."""
+    """Scale every loss by this factor."""
     forward = trainer._forward
 
     def wrong(*given: Any, **named: Any) -> Any:
@@ -563,7 +563,7 @@ def poisoned(trainer: Trainer, factor: float) -> Iterator[None]:
 
 @contextmanager
 def gradient_lost(trainer: Trainer) -> Iterator[None]:
-    """Losses are numbers, and the gradient is none."""
+    """Finite losses with a NaN gradient."""
 
     def lose(gradient: torch.Tensor) -> torch.Tensor:
         return gradient * math.nan
@@ -576,8 +576,8 @@ def gradient_lost(trainer: Trainer) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-def test_split_gradients_in_bfloat16_are_added_up_in_float32(tiny: Path, stage: int) -> None:
-    """Many micro-batches give the gradient of one; a sum in bfloat16 would lose what is small."""
+def test_split_bfloat16_gradients_are_summed_in_float32(tiny: Path, stage: int) -> None:
+    """Many micro-batches give the gradient of one; summing in bfloat16 would lose small terms."""
     policy = in_bfloat16(tiny)
     trainer = trainer_of(policy, zero_stage=stage, dtype="bfloat16", micro_tokens=1)
     share = items(policy, 12, seed=1)
@@ -595,7 +595,7 @@ def in_bfloat16(folder: Path) -> Policy:
 
 
 def gradient_in_parts(policy: Policy, share: list[Item], total: int) -> float:
-    """The norm of the gradient: that of each item by itself in bfloat16, added up in float64."""
+    """The gradient norm from each item's separate bfloat16 gradient, summed in float64."""
     module = PolicyForward(policy.model, policy.chat)
     sums: dict[str, torch.Tensor] = {}
     for item in share:

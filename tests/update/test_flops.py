@@ -18,10 +18,10 @@ FROZEN = PARTS[:2]
 
 
 @pytest.mark.parametrize(("freeze", "apart"), [((), 0.08), (FROZEN, 0.03)])
-def test_a_training_pass_needs_what_torch_counts(
+def test_training_flops_match_torchs_count(
     each_policy: Policy, freeze: tuple[str, ...], apart: float
 ) -> None:
-    """Torch counts each matrix product; attention it counts with what is masked, and the tower's too."""
+    """Torch counts each matrix product; for attention, including the tower's, it also counts masked parts."""
     batch = micro_batch(items(each_policy, 4), each_policy)
     forward = PolicyForward(each_policy.model, each_policy.chat)
     trained = [
@@ -38,11 +38,11 @@ def test_a_training_pass_needs_what_torch_counts(
     assert attended(batch.packed) > 0
     shape = shape_of(each_policy.model.config.to_dict())
     attention = 3 * 4 * shape.layers * shape.query * attended(batch.packed)
-    # Norms, biases and tables are parameters, and no products; the first layer hands no gradient down.
+    # Norms, biases and tables are not matrix products; the first layer passes no gradient down.
     assert here.of(batch.packed, len(batch.targets)) - attention == pytest.approx(linear, rel=apart)
 
 
-def test_what_a_row_shares_is_counted_once(policy: Policy) -> None:
+def test_shared_tokens_of_a_row_are_counted_once(policy: Policy) -> None:
     one, twice = ([item] * number for item in items(policy, 1) for number in (1, 2))
     here = UpdateFlops(policy, update(), dict.fromkeys(PARTS, 1), reference=False)
     alone, both = (micro_batch(given, policy) for given in (one, twice))
@@ -54,10 +54,10 @@ def test_what_a_row_shares_is_counted_once(policy: Policy) -> None:
     assert head == pytest.approx(3 * 2 * len(alone.targets) * shape.vocab * shape.hidden)
 
 
-def test_at_7b_a_trained_token_costs_six_operations_a_parameter() -> None:
+def test_at_7b_a_trained_token_costs_six_operations_per_parameter() -> None:
     shape = shape_of(known_shapes()["Qwen2.5-VL-7B"])
     found = forward_flops(shape, Work(1000, 0, 0, 1000))["language"]
-    # The embedding is looked up.
+    # The embedding is a look-up, not a product.
     expected = 2 * 1000 * (shape.parameters["language"] - shape.vocab * shape.hidden)
     assert found == pytest.approx(expected)
 
@@ -77,7 +77,7 @@ def test_frozen_parts_cost_less(learning: tuple[str, ...], adapters: bool, passe
     assert tuple(passes_of(learning, adapters=adapters).values()) == passes
 
 
-def test_a_peak_is_known_of_gpus_in_bfloat16_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peaks_are_known_only_for_gpus_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     half, single = update(dtype="bfloat16"), update()
     eight = Ranks(rank=0, world=8, local=0)
     assert peak_flops(eight, half) is None

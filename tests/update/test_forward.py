@@ -22,7 +22,7 @@ def scored(forward: PolicyForward, batch: MicroBatch, chunks: int = 1) -> TokenS
 
 
 @torch.no_grad()
-def test_it_scores_the_tokens_that_count_item_by_item(each_policy: Policy) -> None:
+def test_the_forward_scores_counted_tokens_item_by_item(each_policy: Policy) -> None:
     given = items(each_policy, 5)
     stats = scored(PolicyForward(each_policy.model, each_policy.chat), micro_batch(given, each_policy))
     everything = policy_logprobs(
@@ -46,7 +46,7 @@ def test_chunks_change_neither_values_nor_gradients(policy: Policy) -> None:
     batch = micro_batch(items(policy, 3), policy)
     forward = PolicyForward(policy.model, policy.chat)
     found = []
-    # More chunks than tokens: another process may have more to score.
+    # More chunks than tokens, as another process may have more to score.
     for chunks in (1, 4, len(batch.targets) + 3):
         stats = scored(forward, batch, chunks)
         gradients = torch.autograd.grad(stats.logprobs.sum(), list(policy.model.parameters()))
@@ -55,7 +55,7 @@ def test_chunks_change_neither_values_nor_gradients(policy: Policy) -> None:
         torch.testing.assert_close(found[0], other, rtol=1e-4, atol=1e-5)
 
 
-def test_without_a_token_that_counts_every_parameter_is_still_reached(policy: Policy) -> None:
+def test_without_counted_tokens_every_parameter_still_gets_a_gradient(policy: Policy) -> None:
     batch = micro_batch(items(policy, 1), policy)
     nothing = torch.zeros(0, dtype=torch.long)
     for chunks in (1, 2):
@@ -66,19 +66,19 @@ def test_without_a_token_that_counts_every_parameter_is_still_reached(policy: Po
 
 
 class OnGpu(torch.Tensor):
-    """Says that it lies on a GPU."""
+    """A tensor that claims to be on a GPU."""
 
     is_cuda = True
 
 
-def test_without_a_token_that_counts_there_is_nothing_to_score_on_a_gpu_either(policy: Policy) -> None:
+def test_without_counted_tokens_nothing_is_scored_on_a_gpu_either(policy: Policy) -> None:
     hidden = torch.zeros(0, 12).as_subclass(OnGpu)
     logprobs, entropy = _Chosen.apply(hidden, torch.zeros(0, dtype=torch.long), policy.chat)  # type: ignore[no-untyped-call]
     assert len(logprobs) == len(entropy) == 0
 
 
 class Living(TorchDispatchMode):
-    """Bytes of all storages that were made since it began and are still there; `most` of them at a time."""
+    """Bytes of all live storages created since the start; `most` is the peak."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ def peak(policy: Policy, batch: MicroBatch, chunks: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.train
-def test_the_memory_of_logits_is_that_of_one_chunk(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_take_the_memory_of_one_chunk(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = load(tiny)
     batch = micro_batch(items(policy, 120), policy)
     rest = peak(policy, batch, 1)
@@ -132,7 +132,7 @@ def test_the_memory_of_logits_is_that_of_one_chunk(tiny: Path, monkeypatch: pyte
 
 
 @pytest.mark.train
-def test_checkpointing_frees_activations_and_changes_no_gradient(each_policy: Policy) -> None:
+def test_checkpointing_frees_activations_without_changing_gradients(each_policy: Policy) -> None:
     policy = load(Path(each_policy.model.config._name_or_path))
     policy.model.train()
     batch = micro_batch(items(policy, 12), policy)
@@ -156,7 +156,7 @@ def test_checkpointing_frees_activations_and_changes_no_gradient(each_policy: Po
     torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_checkpointing_without_effect_is_said() -> None:
+def test_checkpointing_without_effect_is_reported() -> None:
     class Stranger(torch.nn.Linear):
         def gradient_checkpointing_enable(self, **options: object) -> None:
             pass

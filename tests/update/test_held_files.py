@@ -5,7 +5,7 @@ import torch
 from vtune.update.held_files import HeldFile
 
 
-def test_it_is_the_file_of_the_moment_at_which_it_was_saved(tmp_path: Path) -> None:
+def test_a_held_file_keeps_its_content_from_when_it_was_saved(tmp_path: Path) -> None:
     whole = torch.arange(100_000, dtype=torch.float32)
     state = {"weights": whole, "share": whole[10:20], "rates": [0.1], "name": "policy"}
     held = HeldFile(tmp_path / "held.pt")

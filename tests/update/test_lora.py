@@ -17,7 +17,7 @@ LORA = LoRA(rank=4, alpha=8, targets=("q_proj", "down_proj"))
 
 
 def adapted(tiny: Path) -> Policy:
-    """A policy whose adapters do something: their second factor begins at zero."""
+    """A policy whose adapters have an effect; normally their second factor starts at zero."""
     policy = load(tiny)
     add_adapters(policy.model, LORA, ("vision", "connector"))
     with torch.no_grad():
@@ -27,7 +27,7 @@ def adapted(tiny: Path) -> Policy:
     return policy
 
 
-def test_adapters_alone_are_what_merged_weights_hold_beside_the_starting_ones(tiny: Path) -> None:
+def test_adapters_equal_the_difference_of_merged_and_initial_weights(tiny: Path) -> None:
     start = dict(load(tiny).model.named_parameters())
     model = adapted(tiny).model
     alone = {name: tensor for unit in adapter_units(model) for name, tensor in unit.weights()}
@@ -44,10 +44,10 @@ def test_adapters_alone_are_what_merged_weights_hold_beside_the_starting_ones(ti
     assert sum(t.numel() for t in alone.values()) < 0.1 * sum(t.numel() for t in merged.values())
 
 
-def test_adapters_are_drawn_without_a_look_at_the_gpus_of_other_processes(
+def test_adapters_are_initialised_without_touching_other_gpus(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    if not torch.backends.cuda.is_built():  # one that is would look for a driver
+    if not torch.backends.cuda.is_built():  # a CUDA build would look for a driver
         monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
     before = torch.get_rng_state()
     add_adapters(load(tiny).model, LORA, ())
@@ -55,7 +55,7 @@ def test_adapters_are_drawn_without_a_look_at_the_gpus_of_other_processes(
     assert not [one for one in recwarn if "devices" in str(one.message)]
 
 
-def test_an_output_head_that_is_the_embedding_gets_no_adapter(tiny: Path) -> None:
+def test_an_output_head_tied_to_the_embedding_gets_no_adapter(tiny: Path) -> None:
     with pytest.raises(RecipeError, match="lm_head has the weights of the input embedding"):
         check_targets(str(tiny), update(lora=LoRA(rank=4, alpha=8, targets=("q_proj", "lm_head"))))
 
@@ -68,8 +68,10 @@ def test_an_output_head_that_is_the_embedding_gets_no_adapter(tiny: Path) -> Non
         ({"lora": LORA, "freeze": ("connector",)}, "visual"),
     ],
 )
-def test_what_vllm_cannot_take_alone_is_told(tiny: Path, changes: dict[str, object], said: str) -> None:
-    """The tower has layers of the same names."""
+def test_adapters_that_vllm_cannot_load_are_reported(
+    tiny: Path, changes: dict[str, object], said: str
+) -> None:
+    """The tower has layers with the same names."""
     with pytest.raises(RecipeError, match=said):
         check_alone(str(tiny), update(**changes))
 
@@ -102,7 +104,7 @@ def test_a_shape_knows_the_names_of_the_linear_layers(family: str, tmp_path: Pat
         ({"lora": LORA}, True, r"at down_proj \(vision\)"),
     ],
 )
-def test_a_model_known_by_its_shape_is_refused_what_it_would_be_refused_here(
+def test_a_model_known_only_by_shape_gets_the_same_adapter_checks(
     changes: dict[str, object], alone: bool, said: str
 ) -> None:
     shape = shape_of(known_shapes()["Qwen2.5-VL-7B"])

@@ -42,12 +42,12 @@ CASES: dict[str, tuple[str, Keys]] = {
     "gspo": ("gspo", CLIP),
     "grpo with a dual clip": ("grpo", {**CLIP, "importance_cap": 2.0, "dual_clip": 3.0}),
 }
-"""What a test is called -> a loss and the values of its own keys."""
+"""Test id -> a loss and the values of its keys."""
 EVERY = pytest.mark.parametrize("name", CASES)
 
 
 def laid_out(sequences: Sequences, dtype: torch.dtype) -> Tokens:
-    """The same tokens as tensors."""
+    """The tokens as tensors."""
     flat = [token for sequence in sequences for token in sequence]
     now, old, gain = (
         torch.tensor([getattr(token, name) for token in flat], dtype=dtype) for name in ("now", "old", "gain")
@@ -60,7 +60,7 @@ def laid_out(sequences: Sequences, dtype: torch.dtype) -> Tokens:
 def loss_of(
     recipe: PolicyLoss, sequences: Sequences, dtype: torch.dtype
 ) -> tuple[torch.Tensor, PolicyTerms, torch.Tensor]:
-    """Log-probabilities, terms and the whole loss, as an update makes it."""
+    """Log-probabilities, terms and the total loss, as in an update."""
     tokens = laid_out(sequences, dtype)
     terms = policy_terms(recipe, tokens)
     weights = token_weights(tokens.sequence, recipe.aggregation, length=recipe.length).to(dtype)
@@ -81,7 +81,7 @@ def recipe_of(name: str, aggregation: str = "token_mean") -> PolicyLoss:
 
 
 def off_the_edges(sequences: Sequences, keys: Keys) -> bool:
-    """No ratio lies where a clip or cap begins, at which a slope is a matter of taste."""
+    """Whether no ratio is exactly at a clip or cap, where the slope is undefined."""
     ratios = [token.ratio for sequence in sequences for token in sequence]
     ratios += [math.exp(sum(t.now - t.old for t in one) / len(one)) for one in sequences if one]
     bounds = [value for key, value in keys.items() if value is not None and ("clip" in key or "cap" in key)]
@@ -89,7 +89,7 @@ def off_the_edges(sequences: Sequences, keys: Keys) -> bool:
     return all(abs(ratio - edge) > 1e-4 for ratio in ratios for edge in edges)
 
 
-def test_each_of_our_losses_is_read_slowly_too() -> None:
+def test_each_of_our_losses_has_a_slow_reference() -> None:
     assert set(ORACLES) == set(OURS["loss"])
 
 
@@ -97,7 +97,7 @@ def test_each_of_our_losses_is_read_slowly_too() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @settings(max_examples=60)
 @given(data=st.data(), sequences=ragged, aggregation=st.sampled_from(AGGREGATIONS))
-def test_every_loss_and_its_gradient_are_those_of_a_slow_reading(
+def test_every_loss_and_gradient_match_the_slow_reference(
     name: str, dtype: torch.dtype, data: st.DataObject, sequences: Sequences, aggregation: str
 ) -> None:
     keys = data.draw(ORACLES[name].keys)
@@ -119,7 +119,7 @@ def test_every_loss_and_its_gradient_are_those_of_a_slow_reading(
     for flag, token, (_, (_, _, decided)) in zip(
         flagged, (token for one in sequences for token in one), read, strict=True
     ):
-        # A ratio of 1 in exact numbers may not be one in these.
+        # A ratio of exactly 1 may differ from 1 in float32.
         assert flag == decided or token.gain == 0 or (terms.clipped is None and dtype == torch.float32)
 
 
@@ -127,9 +127,10 @@ def test_every_loss_and_its_gradient_are_those_of_a_slow_reading(
 @settings(max_examples=30)
 @given(sequences=ragged)
 def test_every_gradient_is_the_slope_of_its_loss(name: str, sequences: Sequences) -> None:
-    """By finite differences, where nothing is held fixed: below the cap, and not in CISPO, whose weight is.
+    """By finite differences, if nothing is held constant: below the cap, and not for CISPO with its fixed
+    weight.
 
-    GSPO's are in the next test.
+    GSPO is covered by the next test.
     """
     sequences = [one for one in sequences if one]
     assume(sequences and off_the_edges(sequences, CASES[name][1]))
@@ -152,16 +153,16 @@ def test_every_gradient_is_the_slope_of_its_loss(name: str, sequences: Sequences
 
 
 CANCELLED: Sequences = [[Token(0, 0, -1.0625, False)] * 3, [Token(-0.5, 0, 1.75, False)]]
-"""Two sequences whose losses are 1.0625 and -1.0614: what is left of them is a thousandth."""
+"""Two sequences with losses 1.0625 and -1.0614, which nearly cancel: a thousandth remains."""
 
 
 @settings(max_examples=30)
 @example(sequences=CANCELLED, clip=0.1)
 @given(sequences=ragged, clip=clips)
-def test_gspo_by_tokens_is_gspo_by_sequences_where_advantages_agree(
+def test_token_level_gspo_equals_sequence_level_for_equal_advantages(
     sequences: Sequences, clip: float
 ) -> None:
-    """The sequence objective as the paper first writes it, its slope by finite differences."""
+    """The paper's original sequence objective, with its slope by finite differences."""
     alike = [[Token(t.now, t.old, one[0].gain, one[0].off_policy) for t in one] for one in sequences if one]
     assume(alike and off_the_edges(alike, {"clip": clip}))
     recipe = section("gspo", {"clip_low": clip, "clip_high": clip}, "sequence_mean")
@@ -177,7 +178,7 @@ def test_gspo_by_tokens_is_gspo_by_sequences_where_advantages_agree(
     deltas = [[t.now - t.old for t in one] for one in alike]
     assume(all(abs(math.exp(sum(d) / len(d)) - edge) > 1e-4 for d in deltas for edge in (1 - clip, 1 + clip)))
     now, _, loss = loss_of(recipe, alike, torch.float64)
-    # Weights of tokens are float32 (a third is off by 1e-8), and losses of sequences may cancel each other.
+    # Token weights are float32 (a third is off by 1e-8), and losses of sequences may cancel each other.
     size = sum(abs(one[0].gain) * math.exp(sum(d) / len(d)) for one, d in zip(alike, deltas, strict=True))
     assert loss.item() == pytest.approx(by_sequence(deltas), rel=1e-6, abs=1e-7 * size + 1e-9)
     (gradient,) = torch.autograd.grad(loss, now)
@@ -195,8 +196,8 @@ def test_gspo_by_tokens_is_gspo_by_sequences_where_advantages_agree(
 
 @settings(max_examples=30)
 @given(sequences=ragged, aggregation=st.sampled_from(AGGREGATIONS))
-def test_on_policy_all_losses_teach_the_same(sequences: Sequences, aggregation: str) -> None:
-    """At a ratio of 1 every one of them is REINFORCE: the slope of each is 1 there."""
+def test_on_policy_all_losses_have_the_same_gradient(sequences: Sequences, aggregation: str) -> None:
+    """At a ratio of 1 each of them reduces to REINFORCE, with slope 1."""
     drawn = [[Token(t.old, t.old, t.gain, t.off_policy) for t in one] for one in sequences]
     expected = [
         -weight * t.gain
@@ -211,8 +212,8 @@ def test_on_policy_all_losses_teach_the_same(sequences: Sequences, aggregation: 
         assert gradient.tolist() == pytest.approx(expected, rel=1e-6, abs=1e-9), name
 
 
-def test_off_policy_they_differ() -> None:
-    """One token far off, beside one that is not: each loss treats the pair in its own way."""
+def test_off_policy_the_losses_differ() -> None:
+    """One token far off-policy next to one on-policy: each loss treats the pair differently."""
     drawn = [[Token(-1.0 + math.log(1.5), -1.0, 1.0, True), Token(-1.0, -1.0, 1.0, True)]]
     found = {}
     for name in CASES:
@@ -227,7 +228,7 @@ def test_off_policy_they_differ() -> None:
 @EVERY
 @settings(max_examples=30)
 @given(sequences=ragged, cut=st.integers(0, 4), aggregation=st.sampled_from(AGGREGATIONS))
-def test_how_sequences_are_split_into_micro_batches_changes_nothing(
+def test_splitting_sequences_into_micro_batches_changes_nothing(
     name: str, sequences: Sequences, cut: int, aggregation: str
 ) -> None:
     recipe = recipe_of(name, aggregation)
@@ -246,7 +247,7 @@ def test_how_sequences_are_split_into_micro_batches_changes_nothing(
 
 
 @EVERY
-def test_a_log_ratio_beyond_all_measure_is_still_a_number(name: str) -> None:
+def test_an_extreme_log_ratio_stays_finite(name: str) -> None:
     drawn = [[Token(-1.0, -200.0, 1.0, False)], [Token(-200.0, -1.0, -1.0, True)]]
     now, _, loss = loss_of(recipe_of(name), drawn, torch.float32)
     (gradient,) = torch.autograd.grad(loss, now)
@@ -258,7 +259,7 @@ def narrow(**keys: float) -> GRPO:
     return GRPO(algorithm="grpo", kl_weight=0.0, clip_low=0.2, clip_high=0.2, **keys)  # type: ignore[arg-type]
 
 
-def test_what_the_clip_decides_teaches_nothing() -> None:
+def test_clipped_tokens_have_no_gradient() -> None:
     pairs = ((1.5, 1.0), (0.5, -1.0), (1.5, -1.0), (0.5, 1.0))
     drawn = [[Token(-1.0 + math.log(ratio), -1.0, gain, True) for ratio, gain in pairs]]
     tokens = laid_out(drawn, torch.float64)
@@ -271,7 +272,7 @@ def test_what_the_clip_decides_teaches_nothing() -> None:
     assert tokens.logprobs.grad.tolist() == pytest.approx([0, 0, 1.5, -0.5])
 
 
-def test_a_mismatch_under_the_same_weights_is_weighed_and_never_clipped() -> None:
+def test_a_mismatch_under_the_same_weights_is_weighted_and_never_clipped() -> None:
     pairs = ((1.5, 1.0), (0.5, -1.0), (3.0, 1.0), (3.0, -1.0))
     drawn = [[Token(-1.0 + math.log(ratio), -1.0, gain, False) for ratio, gain in pairs]]
     tokens = laid_out(drawn, torch.float64)
@@ -285,8 +286,8 @@ def test_a_mismatch_under_the_same_weights_is_weighed_and_never_clipped() -> Non
     assert tokens.logprobs.grad.tolist() == pytest.approx([-1.5, 0.5, -2, 2])
 
 
-def test_importance_weights_make_the_gradient_that_of_the_weights_that_train() -> None:
-    """Tokens drawn by one distribution, weighed for another: the mean over all tokens is exact."""
+def test_importance_weights_give_the_gradient_of_the_training_weights() -> None:
+    """Tokens sampled from one distribution and weighted for another: the mean over all tokens is exact."""
     drew, train = (
         torch.log_softmax(torch.tensor(x, dtype=torch.float64), 0) for x in ([1, 0, 0.3], [0.5, 0.4, 0])
     )
@@ -324,7 +325,7 @@ def test_importance_weights_make_the_gradient_that_of_the_weights_that_train() -
         ({"length": 100}, (), "length belongs to aggregation fixed_length"),
     ],
 )
-def test_a_key_that_is_missing_or_has_no_effect_is_refused(
+def test_a_missing_or_ineffective_key_is_refused(
     change: dict[str, Any], where: tuple[str, ...], what: str
 ) -> None:
     whole = {**BASE, "algorithm": "grpo", **CASES["grpo"][1]}
@@ -334,12 +335,12 @@ def test_a_key_that_is_missing_or_has_no_effect_is_refused(
     assert where in {problem["loc"] for problem in refused.value.errors()}
 
 
-def test_a_loss_without_a_name_is_the_one_that_there_was_before_a_choice() -> None:
+def test_a_loss_without_a_name_is_the_original_default() -> None:
     assert read_loss({**BASE, **CASES["grpo"][1]}) == recipe_of("grpo")
 
 
 @EVERY
-def test_a_section_is_written_with_its_own_keys_and_read_again(name: str) -> None:
+def test_a_section_with_its_own_keys_survives_a_round_trip(name: str) -> None:
     class Recipe(Strict):
         loss: LossSection
 
@@ -355,7 +356,7 @@ def slow_kl(now: float, reference: float, estimator: str) -> float:
 
 
 @given(st.lists(st.tuples(logs, logs), max_size=6), st.sampled_from(get_args(KLEstimator)))
-def test_every_kl_estimate_and_its_gradient_are_those_of_a_slow_reading(
+def test_every_kl_estimate_and_gradient_match_the_slow_reference(
     drawn: list[tuple[float, float]], estimator: KLEstimator
 ) -> None:
     now, reference = (torch.tensor([pair[k] for pair in drawn], dtype=torch.float64) for k in (0, 1))
@@ -371,7 +372,7 @@ def test_every_kl_estimate_and_its_gradient_are_those_of_a_slow_reading(
     assert gradient.tolist() == pytest.approx(slopes, rel=1e-4, abs=1e-5)
 
 
-def test_a_token_that_the_policy_has_lost_makes_no_estimate_infinite() -> None:
+def test_a_token_of_vanishing_probability_gives_finite_estimates() -> None:
     now = torch.tensor([-3.0, -90.0, -2000.0], requires_grad=True)
     found = kl(now, torch.tensor([-2.0, -1.0, -1.0]), "k3")
     (gradient,) = torch.autograd.grad(found.sum(), now)
@@ -397,7 +398,7 @@ def test_the_estimates_have_the_kl_as_their_mean_and_k2_has_its_gradient() -> No
     torch.testing.assert_close(slopes["k1"], torch.zeros_like(exact))
 
 
-def test_shapes_that_do_not_match_are_refused_here() -> None:
+def test_mismatched_shapes_are_refused() -> None:
     flags, numbers = torch.zeros(2, dtype=torch.bool), torch.zeros(2, dtype=torch.long)
     with pytest.raises(TypeCheckError):
         Tokens(torch.zeros(2), torch.zeros(2, 1), torch.zeros(2), flags, numbers)
@@ -435,7 +436,7 @@ def test_shapes_that_do_not_match_are_refused_here() -> None:
         ),
     ],
 )
-def test_what_is_no_loss_of_each_token_is_reported_with_the_line_of_its_function(
+def test_a_custom_loss_with_a_wrong_result_is_reported_with_its_line(
     tmp_path: Path, gives: str, what: str, fix: str
 ) -> None:
     path = tmp_path / "mine.py"
@@ -456,7 +457,7 @@ def test_what_is_no_loss_of_each_token_is_reported_with_the_line_of_its_function
     assert (told.value.where, fix in told.value.fix) == (f"{path}:2", True)
 
 
-def test_a_loss_of_log_probabilities_that_are_not_numbers_is_no_fault_of_its_own() -> None:
+def test_a_custom_loss_is_not_blamed_for_nan_log_probabilities() -> None:
     tokens = Tokens(
         torch.tensor([float("nan")], requires_grad=True),
         torch.zeros(1),

@@ -1,4 +1,4 @@
-"""The arithmetic of memory against the memory of real models."""
+"""Memory estimates compared with the memory of real models."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -47,10 +47,10 @@ def shape(folder: Path) -> Shape:
 
 @contextmanager
 def made() -> Iterator[Callable[[], list[torch.Tensor]]]:
-    """All tensors of this process that are made in this block, by a function.
+    """Yield a function that returns all live tensors created in this block.
 
-    What is there before is looked at no more, by the garbage collector neither: in the middle of all tests
-    there are millions of things.
+    Earlier objects are frozen, so that neither this nor the garbage collector visits them: in a full test run
+    there are millions.
     """
     gc.collect()
     gc.freeze()
@@ -63,7 +63,7 @@ def made() -> Iterator[Callable[[], list[torch.Tensor]]]:
 
 
 def size_of(tensors: list[torch.Tensor]) -> int:
-    """Bytes, each storage once; those on the device `meta` have none."""
+    """Bytes, counting each storage once; tensors on the device `meta` have none."""
     storages = {
         t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors if not t.is_meta
     }
@@ -80,7 +80,7 @@ def size_of(tensors: list[torch.Tensor]) -> int:
         ("bfloat16", 2, ("vision",)),
     ],
 )
-def test_what_stays_after_a_step_is_what_the_estimate_says(
+def test_memory_after_a_step_matches_the_estimate(
     tiny: Path, dtype: str, stage: int, frozen: tuple[str, ...]
 ) -> None:
     ranks = Ranks.of_this_process()
@@ -95,7 +95,7 @@ def test_what_stays_after_a_step_is_what_the_estimate_says(
         policy.model.zero_grad()
         policy.pictures._seen._kept.clear()
         found = size_of(alive())
-    # DeepSpeed remembers its last engine.
+    # DeepSpeed keeps a reference to its last engine.
     trainer._engine.destroy()
     size = 2 if dtype == "bfloat16" else 4
     load_ = a_load(dtype_bytes=size, zero_stage=stage, frozen=frozen)
@@ -105,7 +105,7 @@ def test_what_stays_after_a_step_is_what_the_estimate_says(
 
 
 def model_of(width: int, layers: int, dtype: torch.dtype) -> tuple[Any, Shape]:
-    """A model whose activations outweigh its small ends, where it has enough layers."""
+    """A model whose layers' activations outweigh those of embedding and head if it has enough layers."""
     import transformers
 
     hf: Any = transformers
@@ -130,11 +130,11 @@ def model_of(width: int, layers: int, dtype: torch.dtype) -> tuple[Any, Shape]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "run again"])
 @pytest.mark.parametrize("side", [0, 32], ids=["text", "picture"])
-def test_the_peak_of_a_backward_pass_is_what_the_estimate_says(
+def test_the_peak_of_a_backward_pass_matches_the_estimate(
     dtype: torch.dtype, checkpointing: bool, side: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "LOGIT_BYTES", 0)  # nothing is scored
-    # Where less is kept of a layer, as many more of them outweigh the ends.
+    # With checkpointing a layer keeps less, so more layers are needed to outweigh embedding and head.
     model, size = model_of(256, 4 if checkpointing else 2, dtype)
     if checkpointing:
         checkpoint_activations(model)
@@ -165,7 +165,7 @@ def test_the_peak_of_a_backward_pass_is_what_the_estimate_says(
     assert 0.8 < sum(parts.values()) / found < 1.25
 
 
-def test_the_logits_of_a_chunk_are_what_the_estimate_says(policy: Policy, tiny: Path) -> None:
+def test_the_logits_of_a_chunk_match_the_estimate(policy: Policy, tiny: Path) -> None:
     size, rows = shape(tiny), 512
     forward = PolicyForward(policy.model, policy.chat)
     hidden = torch.randn(rows, size.hidden, requires_grad=True)
@@ -193,7 +193,7 @@ def test_zero_splits_the_optimizer_the_gradients_and_the_weights_in_turn() -> No
     assert two["weights"] == one["weights"] == 2 * SEVEN.total
 
 
-def test_what_travels_while_the_next_is_filled_takes_a_second_buffer() -> None:
+def test_overlapping_communication_takes_a_second_buffer() -> None:
     def buffers(stage: int, *, overlap_comm: bool) -> float:
         load_ = a_load(gpus=8, zero_stage=stage, overlap_comm=overlap_comm)
         return gradients(SEVEN, load_)["buffers"]
@@ -220,5 +220,5 @@ def test_a_reference_is_a_second_copy_of_the_weights() -> None:
     assert resident(SEVEN, a_load(reference=True))["KL reference"] == 2 * SEVEN.total
 
 
-def test_keys_and_values_of_the_seven_billion_take_57_kilobytes_a_token() -> None:
+def test_the_7b_models_kv_cache_takes_57_kilobytes_per_token() -> None:
     assert kv_token(SEVEN, 2) == 2 * 28 * 4 * 128 * 2 == 57344

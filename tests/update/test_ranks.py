@@ -1,4 +1,4 @@
-"""Processes that come late: objects and barriers have a group with a patience of its own."""
+"""Late processes: objects and barriers use a group with a longer timeout."""
 
 import os
 import time
@@ -19,7 +19,7 @@ from vtune.update.ranks import COLLECTIVES, MEETINGS, Ranks
 
 
 class Late:
-    """Process groups whose last member comes so late: the clock of these calls."""
+    """Fake process groups whose last member arrives `by` late."""
 
     def __init__(self) -> None:
         self.patience: dict[Any, timedelta] = {}
@@ -37,7 +37,7 @@ class Late:
             raise RuntimeError(f"timed out after {self.patience[group]}")
 
 
-def test_a_rank_that_is_twelve_minutes_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_is_12_minutes_late_does_not_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     import deepspeed
 
     late = Late()
@@ -52,7 +52,7 @@ def test_a_rank_that_is_twelve_minutes_late_is_waited_for(monkeypatch: pytest.Mo
     late.by = timedelta(minutes=12)
     late.all_meet()
     late.all_meet(group=deepspeed.utils.groups._WORLD_GROUP)
-    # One may draw, write or judge longer than the others by hours.
+    # A process may generate, write or judge for hours longer than the others.
     late.by = COLLECTIVES + timedelta(hours=1)
     ranks.wait()
     ranks.gather("what it drew")
@@ -60,9 +60,7 @@ def test_a_rank_that_is_twelve_minutes_late_is_waited_for(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("version", ["0.19.0", "0.19.7", "0.19.7+abc"])
-def test_a_deepspeed_that_would_learn_something_else_is_refused(
-    version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_incompatible_deepspeed_version_is_refused(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = f"deepspeed>={starting.DEEPSPEED},<0.20"
     assert f'"{asked}"' in (ROOT / "pyproject.toml").read_text()
     monkeypatch.setattr("deepspeed.__version__", version)
@@ -96,19 +94,19 @@ assert ranks.gather(ranks.rank * 10) == [0, 10]
 
 
 @pytest.mark.slow
-def test_the_default_groups_patience_is_not_that_of_gathering(tmp_path: Path) -> None:
-    """Two processes of gloo; one comes after the other's default timeout."""
+def test_gathering_does_not_use_the_default_groups_timeout(tmp_path: Path) -> None:
+    """Two gloo processes; one arrives after the other's default timeout."""
     both_end_well(MEETS, tmp_path, imports="import torch, vtune.update.ranks")
 
 
 @pytest.mark.train
-def test_weights_and_gradients_wait_as_long_as_the_default_group(pair: Path) -> None:
-    """They travel in a group that DeepSpeed makes; torch's own patience is 10 minutes with NCCL."""
+def test_weights_and_gradients_have_the_default_groups_timeout(pair: Path) -> None:
+    """They use a group created by DeepSpeed; torch's default timeout is 10 minutes with NCCL."""
     seconds = torch.load(pair / "learnt/done")["patience"]
     assert seconds == dict.fromkeys(RUNS, COLLECTIVES.total_seconds())
 
 
-def test_alone_there_is_nobody_to_wait_for() -> None:
+def test_a_single_process_waits_for_nothing() -> None:
     alone = Ranks(rank=0, world=1, local=0)
     assert alone.joined() is alone
     began = time.monotonic()
@@ -117,7 +115,7 @@ def test_alone_there_is_nobody_to_wait_for() -> None:
     assert time.monotonic() - began < 10
 
 
-def test_gloo_is_told_the_interface_of_the_route_to_the_first_machine(
+def test_gloo_uses_the_interface_of_the_route_to_the_first_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert address_towards("127.0.0.1") == "127.0.0.1"

@@ -1,4 +1,4 @@
-"""Which GPU a driver's name speaks of: MFU is a share of its peak."""
+"""Recognising a GPU by its driver name, as MFU is a share of its peak."""
 
 import pytest
 
@@ -35,12 +35,12 @@ from vtune.update.rates import GPUS, device_called, device_like, device_named
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10, None),
     ],
 )
-def test_a_card_is_not_taken_for_a_faster_one(name: str, memory_gb: float, known: str | None) -> None:
+def test_a_gpu_is_not_mistaken_for_a_faster_one(name: str, memory_gb: float, known: str | None) -> None:
     found = device_named(name, memory_gb)
     assert (found and found.name) == known
 
 
-def test_plans_for_other_machines_take_the_faster_of_two_with_one_memory() -> None:
+def test_plans_for_other_machines_assume_the_faster_gpu_of_equal_memory() -> None:
     assert [device_like(size).name for size in (24, 40, 80, 94, 141)] == [
         "RTX 4090",
         "A100 40GB",
@@ -76,14 +76,14 @@ def test_plans_for_other_machines_take_the_faster_of_two_with_one_memory() -> No
         *((gpu.name, gpu.name) for gpu in GPUS),
     ],
 )
-def test_a_gpu_is_asked_for_by_the_names_people_use(name: str, known: str) -> None:
+def test_a_gpu_is_recognised_by_common_names(name: str, known: str) -> None:
     assert device_called(name).name == known
 
 
 @pytest.mark.parametrize(
     "name", ["A10", "H1000", "", "80", "A100 24GB", "H100X", "H100SXMX", "GH200", "gh200", "XH100NVL"]
 )
-def test_a_gpu_that_nobody_knows_is_refused_with_those_that_are_known(name: str) -> None:
+def test_an_unknown_gpu_is_refused_with_the_known_ones(name: str) -> None:
     with pytest.raises(RecipeError) as refused:
         device_called(name)
     assert "A100" in refused.value.fix

@@ -29,7 +29,7 @@ def test_a_cosine_falls_from_the_full_rate_to_a_tenth() -> None:
 
 
 @given(steps, schedules, st.integers(0, 60), st.integers(0, 200))
-def test_the_rate_is_never_zero_and_never_above_the_recipe(
+def test_the_rate_is_never_zero_nor_above_the_recipes(
     count: int, schedule: str, warmup: int, step: int
 ) -> None:
     recipe = update(learning_rate=1.0, schedule=schedule, warmup_steps=warmup)

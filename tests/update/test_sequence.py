@@ -1,4 +1,4 @@
-"""Rows that several processes share, against the same rows in one process."""
+"""Rows shared by several processes, compared with the same rows in one process."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from vtune.update.sequence import check_sequence_parallel, possible_sizes
 
 @pytest.mark.slow
 @pytest.mark.train
-def test_two_processes_have_the_log_probabilities_and_gradients_of_one(pair: Path) -> None:
+def test_two_processes_give_the_log_probabilities_and_gradients_of_one(pair: Path) -> None:
     folders = [pair / "even", pair / "even3"]
     found = torch.load(pair / "shared-rows")
     assert len(found) == 2 * len(CASES)
@@ -36,7 +36,7 @@ def test_two_processes_have_the_log_probabilities_and_gradients_of_one(pair: Pat
                 assert apart <= 3e-6 * max(norms[name], 1e-2 * largest), f"{case}: {name}"
 
 
-def test_what_does_not_split_is_refused_with_what_does(tiny: Path) -> None:
+def test_an_impossible_split_is_refused_with_the_possible_ones(tiny: Path) -> None:
     three = shape(tiny)  # three heads
     assert possible_sizes(three) == [1, 3]
     check_sequence_parallel(3, 6, three)
@@ -49,16 +49,16 @@ def test_what_does_not_split_is_refused_with_what_does(tiny: Path) -> None:
 
 
 @given(st.lists(st.integers(4, 5000), min_size=1, max_size=30), st.integers(1, 8))
-def test_pictures_are_spread_out_evenly(sizes: list[int], parts: int) -> None:
+def test_pictures_are_distributed_evenly(sizes: list[int], parts: int) -> None:
     owners = spread_out(sizes, parts)
     loads = [sum(size for size, owner in zip(sizes, owners, strict=True) if owner == n) for n in range(parts)]
     assert sum(loads) == sum(sizes)
-    # The fullest is ahead of the emptiest by one picture at most.
+    # The fullest exceeds the emptiest by at most one picture.
     assert max(loads) - min(loads) <= max(sizes)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 16))
-def test_parts_are_of_like_size(count: int, parts: int) -> None:
+def test_parts_are_of_similar_size(count: int, parts: int) -> None:
     found = even(count, parts)
     assert (sum(found), len(found)) == (count, parts)
     assert max(found) - min(found) <= 1

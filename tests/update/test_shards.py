@@ -16,7 +16,7 @@ from vtune.update.ranks import Ranks
 @pytest.mark.slow
 @pytest.mark.train
 def test_each_of_two_processes_writes_its_share_of_the_weights(tiny: Path, tiny3: Path, pair: Path) -> None:
-    """Whole on each or split, with adapters and without: what they write together is the model."""
+    """With whole or split weights, with and without adapters: together they write the model."""
     for number, (third, _, lora) in enumerate(RUNS):
         model = tiny3 if third else tiny
         folder = (pair / "shards" / str(number) / "checkpoints/newest").resolve()
@@ -27,7 +27,7 @@ def test_each_of_two_processes_writes_its_share_of_the_weights(tiny: Path, tiny3
         assert min(sizes) > 0.2 * max(sizes), sizes
         wanted = load_file(model / "model.safetensors")
         assert not first.keys() & second.keys()
-        # Adapters begin at zero.
+        # Adapters start at zero.
         torch.testing.assert_close(first | second, wanted, rtol=0, atol=0)
         index = json.loads((folder / "model.safetensors.index.json").read_text())
         assert index["metadata"]["total_size"] == sum(sizes)
@@ -45,14 +45,14 @@ def test_each_of_two_processes_writes_its_share_of_the_weights(tiny: Path, tiny3
     assert json.loads((folder / "adapters/adapter_config.json").read_text())["r"] == ADAPTERS.rank
 
 
-def test_weights_are_stored_under_the_names_of_the_file_that_they_came_from(tiny: Path, tiny3: Path) -> None:
+def test_weights_are_stored_under_their_original_file_names(tiny: Path, tiny3: Path) -> None:
     for folder in (tiny, tiny3):
         stored = stored_names(load(folder).model)
         assert stored is not None
         assert set(stored.values()) == set(load_file(folder / "model.safetensors"))
 
 
-def test_where_names_are_not_known_one_by_one_the_first_process_writes_all(
+def test_if_names_are_not_known_individually_the_first_process_writes_all(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = Ranks(rank=0, world=1, local=0)

@@ -1,4 +1,4 @@
-"""A few updates of fixed items, by as many processes as there are; numbers and weights as files."""
+"""Runs a few updates of fixed items with any number of processes; writes numbers and weights to files."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from vtune.update.shards import write_weights
 from vtune.update.starting import start
 
 UPDATES = ("even", "uneven", "empty", "text")
-"""Shares of 3 and 3; of 3 and 2, which are two micro-batches and one; of 1 and none; one without pictures."""
+"""Shares of 3 and 3; of 3 and 2, i.e. two micro-batches and one; of 1 and none; and without pictures."""
 
 ADAPTERS = LoRA(rank=4, alpha=8, targets=("q_proj", "v_proj", "down_proj"))
 
@@ -60,12 +60,12 @@ def items_of(kind: str, policy: Policy) -> list[Item]:
 
 
 def learnt(folder: Path, ranks: Ranks, run: Run, out: Path) -> tuple[Trainer, list[list[float | None]]]:
-    """The numbers of each update; the weights go to `out` as a run would write them."""
+    """Return the numbers of each update; write the weights to `out` like a run."""
     recipe = update(zero_stage=run.stage, **run.changes)
-    # As a run loads it: with ZeRO-3, the weights come from the first process alone.
+    # Loaded as in a run: with ZeRO-3, only the first process provides the weights.
     budget = PixelBudget(min_pixels=3136, max_pixels=12544)
     policy = starting_policy(str(folder), budget, recipe, ranks)
-    # Few tokens a chunk, so that processes score different numbers of chunks.
+    # Few tokens per chunk, so that processes score different numbers of chunks.
     vocabulary = policy.model.lm_head.weight.shape[0]
     whole, vtune.update.forward.CHUNK = vtune.update.forward.CHUNK, 16 * vocabulary
     try:
@@ -93,7 +93,7 @@ def _learnt(
     ranks.wait()
     write_weights(out, trainer, policy, str(folder), ranks)
     with trainer.gathered() as whole:
-        # What each process would draw with.
+        # The weights with which each process would generate.
         checksum = sum(float(p.detach().double().abs().sum()) for p in whole.model.parameters())
     assert len(set(ranks.gather(checksum))) == 1, "the processes have different weights"
     assert checksum > 0
@@ -101,7 +101,7 @@ def _learnt(
 
 
 def main(*folders: str, out: str) -> None:
-    """The models are those of `MODELS`, in that order."""
+    """Run all cases; the model folders are given in the order of `MODELS`."""
     torch.set_num_threads(1)
     ranks = start(Ranks.of_this_process())
     Path(out).mkdir(exist_ok=True)
@@ -109,7 +109,7 @@ def main(*folders: str, out: str) -> None:
     for number, (name, run) in enumerate(RUNS.items()):
         folder = Path(dict(zip(MODELS, folders, strict=True))[run.model])
         trainer, found[name] = learnt(folder, ranks, run, Path(out) / str(number))
-        # Of the group in which DeepSpeed has starting weights and gradients travel.
+        # The group that DeepSpeed uses for initial weights and gradients.
         backend = trainer._engine.seq_data_parallel_group._get_backend(torch.device("cpu"))
         patience[name] = backend.options._timeout.total_seconds()
     if ranks.first:

@@ -1,4 +1,4 @@
-"""Samples of the case that each verifier brings: enough to check the promises that all of them make."""
+"""Samples from each verifier's own case: enough to check what all verifiers guarantee."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from vtune.schema.sample import Sample
 from vtune.verifiers import VERIFIERS
 
 CASES = {name: verifier.case for name, verifier in VERIFIERS.items() if not verifier.reads_outcome}
-"""Of all that read a reply; what takes an environment's reward is in `test_environment_reward.py`."""
+"""All verifiers that read a reply; the environment reward is in `test_environment_reward.py`."""
 
 
 def sample(

@@ -1,4 +1,4 @@
-"""The end of a question says where and how its answer is read."""
+"""The end of a question states where and how its answer is read."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ EVERY = pytest.mark.parametrize("name", sorted(CASES))
 
 
 @EVERY
-def test_a_question_made_whole_names_place_and_form_once(name: str) -> None:
+def test_a_completed_question_names_place_and_format_once(name: str) -> None:
     whole = self_contained(sample_of(name))
     assert asked(whole).startswith(asked(sample_of(name)))
     assert asked(whole).count("<answer>") == 1
@@ -32,7 +32,7 @@ def test_a_question_made_whole_names_place_and_form_once(name: str) -> None:
         ({"answer_in": "reply"}, 0.1, ("<think>", "<answer>")),
     ],
 )
-def test_what_is_missing_is_what_verifier_and_format_reward_read(
+def test_the_missing_marks_are_those_read_by_verifier_and_format_reward(
     parm: dict[str, str], ratio: float, marks: tuple[str, ...]
 ) -> None:
     bare = replace(sample("math", "7", parm=parm), format_ratio=ratio)
@@ -50,7 +50,7 @@ def test_what_is_missing_is_what_verifier_and_format_reward_read(
         ({"space": "relative_1000", "reply_space": "shown_pixels"}, "in pixels of the image."),
     ],
 )
-def test_a_question_about_boxes_says_what_coordinates_mean(parm: dict[str, object], said: str) -> None:
+def test_a_question_about_boxes_explains_the_coordinates(parm: dict[str, object], said: str) -> None:
     assert said in asked(self_contained(sample("grounding", "[]", parm=parm)))
 
 

@@ -15,7 +15,7 @@ LABELS = ["cup", "pen", "dog"]
 
 
 def reference(ranked: list[LabelledBox], truth: list[LabelledBox]) -> list[float]:
-    """AP at each threshold by pycocotools, for one picture; the rank is the score."""
+    """AP at each threshold by pycocotools for one picture; the score is the rank."""
     numbers = itertools.count(1)
     gold, found = COCO(), COCO()
     gold.dataset = {
@@ -34,7 +34,7 @@ def reference(ranked: list[LabelledBox], truth: list[LabelledBox]) -> list[float
         judge.accumulate()
     precision = judge.eval["precision"][
         :, :, :, 0, 2
-    ]  # (threshold, recall, label), all areas, 100 detections
+    ]  # axes (threshold, recall, label), for all areas and 100 detections
     return [float(row[row > -1].mean()) for row in precision]
 
 
@@ -64,14 +64,12 @@ boxes = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(predicted=st.lists(boxes, max_size=12), truth=st.lists(boxes, min_size=1, max_size=6))
-def test_every_precision_is_that_of_pycocotools(
-    predicted: list[LabelledBox], truth: list[LabelledBox]
-) -> None:
+def test_every_precision_matches_pycocotools(predicted: list[LabelledBox], truth: list[LabelledBox]) -> None:
     ranked = by_area(predicted)
     assert average_precision(ranked, truth) == pytest.approx(reference(ranked, truth), abs=1e-6)
 
 
-def test_many_boxes_are_cut_off_where_pycocotools_cuts() -> None:
+def test_many_boxes_are_truncated_like_in_pycocotools() -> None:
     truth = [LabelledBox("cup", (10.0 * k, 0.0, 10.0 * k + 8, 8.0)) for k in range(MOST + 20)]
     for ranked in (truth, truth[::-1], [truth[0]] * 7 + truth[::3]):
         assert average_precision(ranked, truth) == pytest.approx(reference(ranked, truth), abs=1e-6)
@@ -84,6 +82,6 @@ def test_the_thresholds_are_those_of_coco() -> None:
     assert average_precision([short], [cup]) == pytest.approx([1.0] * 6 + [0.0] * 4)
 
 
-def test_the_largest_box_goes_first_whatever_the_order() -> None:
+def test_the_largest_box_ranks_first_whatever_the_order() -> None:
     small, large = LabelledBox("cup", (0.0, 0.0, 1.0, 1.0)), LabelledBox("cup", (0.0, 0.0, 9.0, 9.0))
     assert by_area([small, large]) == by_area([large, small]) == [large, small]

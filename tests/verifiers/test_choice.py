@@ -57,7 +57,7 @@ COLOURS = ("red", "blue", "dark green")
         pytest.param("`A` `B`", 0.0, id="two letters in backticks"),
     ],
 )
-def test_a_known_list_of_options(answer: str, score: float) -> None:
+def test_answers_to_known_options_are_scored(answer: str, score: float) -> None:
     for gold in ("B", "blue"):
         assert verify_choice(wrap(answer), sample("choice", gold, choices=COLOURS)).score == score
 
@@ -79,7 +79,7 @@ def test_a_known_list_of_options(answer: str, score: float) -> None:
         pytest.param("**A** **B**", 0.0, id="two bold letters"),
     ],
 )
-def test_how_a_letter_or_a_text_is_set_does_not_matter(answer: str, score: float) -> None:
+def test_formatting_of_a_letter_or_text_does_not_matter(answer: str, score: float) -> None:
     question = sample("choice", "B", choices=COLOURS, parm={"answer_in": "boxed"})
     assert verify_choice(f"So it is \\boxed{{{answer}}}.", question).score == score
 
@@ -93,25 +93,25 @@ def test_how_a_letter_or_a_text_is_set_does_not_matter(answer: str, score: float
         ("A. \\boxed{B}", 0.0),
     ],
 )
-def test_a_box_within_tags_may_be_set_as_well(answer: str, score: float) -> None:
+def test_a_box_within_tags_may_be_formatted_too(answer: str, score: float) -> None:
     for choices in (COLOURS, ()):
         assert verify_choice(wrap(answer), sample("choice", "B", choices=choices)).score == score
 
 
-def test_options_that_differ_only_in_how_they_are_set_are_told_apart() -> None:
+def test_options_that_differ_only_in_formatting_are_distinguished() -> None:
     question = sample("choice", "B", choices=("v", "\\mathbf{v}"))
     assert verify_choice(wrap("\\mathbf{v}"), question).score == 1.0
     assert verify_choice(wrap("v"), question).score == 0.0
 
 
 @pytest.mark.parametrize("text", ["$5$", "$\\frac{1}{2}$", "\\boxed{x}"])
-def test_an_option_that_is_set_is_found_behind_its_letter(text: str) -> None:
+def test_a_formatted_option_is_found_after_its_letter(text: str) -> None:
     question = sample("choice", "A", choices=(text, "$7$"))
     assert verify_choice(wrap(f"A. {text}"), question).score == 1.0
     assert verify_choice(wrap("A. $7$"), question).score == 0.0
 
 
-def test_an_option_of_full_width_is_found_behind_its_letter() -> None:
+def test_a_full_width_option_is_found_after_its_letter() -> None:
     assert verify_choice(wrap("A．（１）"), sample("choice", "A", choices=("（１）", "（２）"))).score == 1.0
 
 
@@ -134,25 +134,25 @@ def test_an_option_of_full_width_is_found_behind_its_letter() -> None:
         pytest.param("B, blue", 0.0, id="a list"),
     ],
 )
-def test_options_that_stand_only_in_the_prompt(answer: str, score: float) -> None:
+def test_options_given_only_in_the_prompt_are_used(answer: str, score: float) -> None:
     assert verify_choice(wrap(answer), sample("choice", "B")).score == score
 
 
-def test_where_an_option_is_called_by_another_letter_the_letter_counts() -> None:
+def test_if_letter_and_text_disagree_the_letter_counts() -> None:
     assert verify_choice(wrap("A"), sample("choice", "A", choices=("B", "A"))).score == 1.0
     assert verify_choice(wrap("A. B"), sample("choice", "A", choices=("B", "A"))).score == 1.0
 
 
 @pytest.mark.parametrize("answer", ["A B", "A (B)", "A - B", "B (A)"])
-def test_two_letters_are_hedging_also_where_one_is_the_text_of_the_other(answer: str) -> None:
+def test_two_letters_are_hedging_even_if_one_is_the_others_text(answer: str) -> None:
     assert verify_choice(wrap(answer), sample("choice", "A", choices=("B", "A"))).score == 0.0
 
 
-def test_a_text_that_begins_with_an_article_goes_before_a_letter() -> None:
+def test_a_text_that_begins_with_an_article_beats_a_letter() -> None:
     assert verify_choice(wrap("A cat"), sample("choice", "B", choices=("cat", "a cat"))).score == 1.0
 
 
-def test_an_option_that_begins_like_a_letter_is_found_by_its_text() -> None:
+def test_an_option_that_looks_like_a_letter_is_found_by_its_text() -> None:
     choices = ("c. elegans", "b. subtilis")
     assert verify_choice(wrap("c. elegans"), sample("choice", "A", choices=choices)).score == 1.0
 
@@ -210,7 +210,7 @@ def test_the_loose_rule_finds_a_letter_or_a_text_in_prose(
         ("The answer is b's colour, or another one.", None),
     ],
 )
-def test_the_first_letter_of_a_word_and_an_article_are_no_options(said: str, letter: str | None) -> None:
+def test_initial_letters_and_articles_are_not_options(said: str, letter: str | None) -> None:
     assert loosely_chosen(said, ("red", "green", "blue", "dog")) == letter
 
 
@@ -226,7 +226,7 @@ def test_the_first_letter_of_a_word_and_an_article_are_no_options(said: str, let
         ("My choice: B. cat", ("A. dog", "B. cat", "C. cow"), "B"),
     ],
 )
-def test_a_letter_within_the_text_of_an_option_is_not_the_letter_of_another(
+def test_a_letter_inside_an_options_text_is_not_another_options_letter(
     said: str, choices: tuple[str, ...], letter: str
 ) -> None:
     assert loosely_chosen(said, choices) == letter
@@ -251,7 +251,7 @@ def test_a_letter_within_the_text_of_an_option_is_not_the_letter_of_another(
         ('The answer: "B"', "B"),
     ],
 )
-def test_the_loose_rule_takes_what_the_strict_one_takes_and_letters_beside_any_script(
+def test_the_loose_rule_accepts_the_strict_ones_answers_and_letters_next_to_any_script(
     said: str, letter: str | None
 ) -> None:
     assert loosely_chosen(said, ("red", "blue", "green", "dark green", "a dog")) == letter

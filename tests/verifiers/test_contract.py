@@ -1,4 +1,4 @@
-"""What every verifier promises."""
+"""What every verifier guarantees."""
 
 import asyncio
 import dataclasses
@@ -61,13 +61,13 @@ def test_a_wrong_answer_earns_nothing(name: str) -> None:
 
 @EVERY
 @pytest.mark.parametrize("reply", NO_ANSWER)
-def test_no_answer_earns_nothing_and_is_counted_apart(name: str, reply: str) -> None:
+def test_no_answer_earns_nothing_and_counts_as_unreadable(name: str, reply: str) -> None:
     assert score(name, reply) == 0.0
     assert verdict(name, "").parts["unreadable"] == 1.0
 
 
 @EVERY
-def test_an_answer_that_could_be_read_is_not_counted_apart(name: str) -> None:
+def test_a_readable_answer_does_not_count_as_unreadable(name: str) -> None:
     for answer in (CASES[name].gold, CASES[name].wrong):
         assert verdict(name, wrap(answer)).parts["unreadable"] == 0.0
 
@@ -109,19 +109,19 @@ def test_an_option_that_is_null_counts_as_absent(name: str) -> None:
     check_ground_truth(dataclasses.replace(sample_of(name), verifier_parm={"tolerance": None}))
 
 
-def test_an_unknown_verifier_is_an_error_that_names_the_nearest() -> None:
+def test_an_unknown_verifier_is_an_error_with_a_suggestion() -> None:
     odd = dataclasses.replace(sample_of("choice"), verifier="choise")
     with pytest.raises(DataError, match="did you mean `choice`"):
         check_ground_truth(odd)
 
 
 @EVERY
-def test_facts_are_told_of_every_reply_alike(name: str) -> None:
+def test_every_reply_has_the_same_facts(name: str) -> None:
     replies = ("", wrap("?"), wrap(CASES[name].wrong), wrap(CASES[name].gold))
     assert len({frozenset(verdict(name, reply).parts) for reply in replies}) == 1
 
 
-def test_without_a_judge_what_no_rule_decides_is_unscored() -> None:
+def test_without_a_judge_an_answer_that_no_rule_decides_is_unscored() -> None:
     assert VERIFIERS["judge"].verify(wrap("A red cup."), sample_of("judge")).score == 1.0
     with pytest.raises(ServiceError, match="only a judge can tell"):
         VERIFIERS["judge"].verify(wrap("a crimson mug"), sample_of("judge"))
@@ -130,7 +130,7 @@ def test_without_a_judge_what_no_rule_decides_is_unscored() -> None:
 @CHEAP
 @settings(max_examples=50, deadline=None)
 @given(text=st.text())
-def test_no_reply_raises_and_every_score_lies_in_0_1(name: str, text: str) -> None:
+def test_no_reply_raises_and_scores_are_between_0_and_1(name: str, text: str) -> None:
     for reply in (text, wrap(text)):
         assert 0.0 <= score(name, reply) <= 1.0
 

@@ -37,12 +37,12 @@ from vtune.verifiers.counting import verify_counting, whole_number
         ("", None),
     ],
 )
-def test_only_a_whole_number_alone_can_be_read(answer: str, number: int | None) -> None:
+def test_only_a_bare_whole_number_is_readable(answer: str, number: int | None) -> None:
     assert whole_number(answer) == number
 
 
 @given(st.integers(0, 10**6))
-def test_every_number_reads_as_itself_with_and_without_commas(number: int) -> None:
+def test_every_number_is_read_with_and_without_commas(number: int) -> None:
     assert whole_number(str(number)) == whole_number(f"{number:,}") == number
 
 
@@ -60,13 +60,13 @@ def test_every_number_reads_as_itself_with_and_without_commas(number: int) -> No
     ],
 )
 def test_counts_are_compared_by_value_as_numbers_or_as_digits(answer: str, scores: tuple[int, ...]) -> None:
-    """Of these, V-Triune's equation 1 is the first."""
+    """The first of these is V-Triune's equation 1."""
     rules = ({}, {"match": "equal"}, {"match": "substring"})
     samples = [sample("counting", "two", parm=parm) for parm in rules]
     assert tuple(verify_counting(wrap(answer), what).score for what in samples) == scores
 
 
-def test_what_is_no_number_is_counted_apart_where_numbers_are_compared() -> None:
+def test_a_non_number_counts_as_unreadable_if_numbers_are_compared() -> None:
     what = sample("counting", "2", parm={"match": "equal"})
     assert verify_counting(wrap("There are 2."), what).parts == {"unreadable": 1.0}
 
@@ -78,6 +78,6 @@ def test_a_count_may_be_boxed() -> None:
 
 
 @pytest.mark.parametrize(("gold", "parm"), [("many", {}), ("1.5", {}), ("2", {"match": "close"})])
-def test_what_nobody_can_count_to_is_our_error(gold: str, parm: dict[str, str]) -> None:
+def test_an_impossible_count_is_our_error(gold: str, parm: dict[str, str]) -> None:
     with pytest.raises(DataError):
         check_ground_truth(sample("counting", gold, parm=parm))

@@ -35,7 +35,7 @@ def box(label: str, *corners: Any) -> dict[str, Any]:
 
 def test_one_box_earns_its_iou_from_the_threshold_on() -> None:
     """V-Triune eq. 3."""
-    tall = box("cup", 10, 10, 50, 46)  # 0.9 of the truth
+    tall = box("cup", 10, 10, 50, 46)  # IoU 0.9 with the truth
     for threshold, score in ((0.5, 0.9), (0.9, 0.9), (0.91, 0.0)):
         assert judged(task(CUP, iou=threshold), tall).score == pytest.approx(score)
 
@@ -52,7 +52,7 @@ def test_several_boxes_share_the_score() -> None:
     }
 
 
-def test_boxes_too_many_or_too_few_cost() -> None:
+def test_surplus_and_missing_boxes_lower_the_score() -> None:
     truth = task(CUP, PEN)
     assert judged(truth, CUP, PEN, DISH).score == pytest.approx(0.6)
     assert judged(truth, CUP, PEN, CUP).score == pytest.approx(0.6)
@@ -71,7 +71,7 @@ JUNK = (
 
 @pytest.mark.parametrize("found", range(1, 5))
 @pytest.mark.parametrize("filling", [*JUNK, CUPS[0], box("cup", 0.2, 10, 15, 39.9)])
-def test_junk_does_not_make_up_for_missing_boxes(found: int, filling: dict[str, Any]) -> None:
+def test_junk_boxes_do_not_compensate_for_missing_ones(found: int, filling: dict[str, Any]) -> None:
     what = task(*CUPS, **SQUARE)
     honest = judged(what, *CUPS[:found])
     padded = judged(what, *CUPS[:found], *[filling] * (5 - found))
@@ -80,7 +80,7 @@ def test_junk_does_not_make_up_for_missing_boxes(found: int, filling: dict[str, 
     assert judged(what, *CUPS[:found], *[filling] * (6 - found)).score < honest.score
 
 
-def test_near_objects_and_copies_in_the_truth_are_no_junk() -> None:
+def test_near_objects_and_duplicates_in_the_truth_are_not_junk() -> None:
     for shifted in (box("cup", 2, 10, 17, 40), box("cup", 0, 10, 15, 41)):  # IoU 0.76 and 0.97
         assert judged(task(CUPS[0], shifted, **SQUARE), CUPS[0], shifted).score == 1.0
     near = box("cup", 0, 10, 16, 41), box("cup", 21, 11, 35, 41)  # two cups, each a little off
@@ -99,13 +99,13 @@ def test_near_objects_and_copies_in_the_truth_are_no_junk() -> None:
     assert judged(task(CUP, **SQUARE), beyond).score == pytest.approx(40 / 53)
 
 
-def test_naming_two_places_is_not_worth_it_with_the_options_that_the_page_names() -> None:
+def test_naming_two_places_does_not_pay_with_the_pages_options() -> None:
     both = CUP, box("cup", 60, 60, 90, 90)
     for parm, score in (({}, 0.6), ({"size_penalty": 0.3}, 0.3), ({"credit": "whole"}, 0.0)):
         assert judged(task(CUP, **SQUARE, **parm), *both).score == pytest.approx(score)
 
 
-def test_why_says_how_the_score_came_about() -> None:
+def test_the_reason_explains_the_score() -> None:
     tall = box("cup", 10, 10, 50, 46)
     truth = task(CUP, PEN, iou=[0.85, 0.95])
     assert judged(truth, tall, PEN).why == ("2 boxes for 2, mean IoU 0.950, each counts from 0.85, 0.95")
@@ -122,8 +122,8 @@ def test_why_says_how_the_score_came_about() -> None:
     )
 
 
-def test_the_published_ratios_pay_completeness_too() -> None:
-    """The published server: found · 0.7 + completeness · 0.3, times 0.6 for each box too many or too few."""
+def test_the_published_ratios_also_reward_completeness() -> None:
+    """The published server: found · 0.7 + completeness · 0.3, times 0.6 per surplus or missing box."""
     truth = task(CUP, PEN, det_reward_ratio=PUBLISHED)
     tall = box("cup", 10, 10, 50, 46)
     assert judged(truth, tall, PEN).score == pytest.approx((0.9 + 1) / 2 * 0.7 + 0.3)
@@ -179,12 +179,12 @@ def test_labels_count_in_detection_and_not_in_grounding() -> None:
         ),
     ],
 )
-def test_boxes_can_be_written_so(answer: str) -> None:
+def test_boxes_can_be_written_in_these_forms(answer: str) -> None:
     for verify, verifier in ((verify_detection, "detection"), (verify_grounding, "grounding")):
         assert verify(wrap(answer), task(CUP, verifier=verifier)).score == 1.0
 
 
-def test_objects_on_lines_of_their_own_are_a_list() -> None:
+def test_objects_on_separate_lines_are_a_list() -> None:
     lines = "\n".join(json.dumps(one) for one in (CUP, PEN))
     for answer in (lines, f"```json\n{lines}\n```", lines.replace("}\n", "},\n\n")):
         verdict = verify_detection(wrap(answer), task(CUP, PEN))
@@ -193,12 +193,12 @@ def test_objects_on_lines_of_their_own_are_a_list() -> None:
     assert verify_detection(wrap(f"{lines}\nand a dish"), task(CUP, PEN)).parts["unreadable"] == 1.0
 
 
-def test_corners_alone_are_one_box_for_grounding() -> None:
+def test_bare_corners_are_one_box_for_grounding() -> None:
     assert verify_grounding(wrap("[[10, 10], [50, 50]]"), task(CUP, verifier="grounding")).score == 1.0
     assert verify_grounding(wrap("[[10, 10], [50]]"), task(CUP, verifier="grounding")).score == 0.0
 
 
-def test_a_truth_with_the_key_of_coco_is_our_error() -> None:
+def test_a_truth_with_cocos_key_is_our_error() -> None:
     """COCO's `bbox` has width and height."""
     with pytest.raises(DataError, match="holds no boxes"):
         check_ground_truth(task({"label": "cup", "bbox": [10, 10, 50, 50]}))
@@ -212,8 +212,8 @@ def test_a_label_may_be_a_number() -> None:
     assert judged(task(digit), digit | {"label": 8}).score == 0.0
 
 
-def test_a_fence_full_of_nothing_costs_no_more_than_its_length() -> None:
-    """Were spaces tried in every division, this would not end."""
+def test_a_code_fence_full_of_spaces_takes_linear_time() -> None:
+    """If spaces were matched in all possible splits, this would never end."""
     assert not verify_detection(wrap("```" + " " * 100_000 + "x"), task(CUP)).score
     fenced = f"```json{' ' * 5000}{json.dumps([CUP])}{' ' * 5000}```"
     assert verify_detection(wrap(fenced), task(CUP)).score == 1.0
@@ -222,7 +222,7 @@ def test_a_fence_full_of_nothing_costs_no_more_than_its_length() -> None:
 @pytest.mark.parametrize(
     "answer", ["[10, 10, 50, 50]", "[[10, 10, 50, 50]]", "```\n[10,10,50,50]```", "(10, 10, 50, 50)"]
 )
-def test_bare_boxes_will_do_for_grounding(answer: str) -> None:
+def test_bare_boxes_are_accepted_for_grounding(answer: str) -> None:
     assert verify_grounding(wrap(answer), task(CUP, verifier="grounding")).score == 1.0
     assert verify_detection(wrap(answer), task(CUP)).score == 0.0
 
@@ -241,7 +241,7 @@ def test_bare_boxes_will_do_for_grounding(answer: str) -> None:
         pytest.param("[10, 10, 50]", id="three numbers"),
     ],
 )
-def test_what_is_no_list_of_boxes_is_unreadable(answer: str) -> None:
+def test_a_reply_without_a_list_of_boxes_is_unreadable(answer: str) -> None:
     for verify, verifier in ((verify_detection, "detection"), (verify_grounding, "grounding")):
         verdict = verify(wrap(answer), task(CUP, verifier=verifier))
         assert (verdict.score, verdict.parts["unreadable"], verdict.parts["iou"]) == (0.0, 1.0, 0.0)
@@ -262,19 +262,19 @@ def test_what_is_no_list_of_boxes_is_unreadable(answer: str) -> None:
         [float("-inf"), 10, 50, 50],
     ],
 )
-def test_a_box_that_is_none_is_a_false_alarm(corners: Any) -> None:
+def test_an_invalid_box_is_a_false_alarm(corners: Any) -> None:
     odd = {"label": "cup", "bbox_2d": corners}
     assert judged(task(CUP), odd).score == 0.0
     assert judged(task(CUP), CUP, odd).score == pytest.approx(0.6)
     assert judged(task(CUP), CUP, odd).parts["boxes"] == 2.0
 
 
-def test_no_box_at_all_is_readable_and_earns_nothing() -> None:
+def test_an_empty_list_is_readable_and_earns_nothing() -> None:
     verdict = judged(task(CUP))
     assert (verdict.score, verdict.parts["unreadable"]) == (0.0, 0.0)
 
 
-def test_replies_may_be_in_another_space_than_the_truth() -> None:
+def test_replies_may_use_another_coordinate_space_than_the_truth() -> None:
     thousandths = box("cup", 100, 50, 500, 250)
     size = {"width": 100, "height": 200}
     assert judged(task(CUP, reply_space="relative_1000", **size), thousandths).score == 1.0
@@ -284,7 +284,7 @@ def test_replies_may_be_in_another_space_than_the_truth() -> None:
     assert judged(task(CUP), thousandths).score == 0.0
 
 
-def test_the_files_of_v_triune_are_read_as_they_are() -> None:
+def test_v_triune_files_are_read_unchanged() -> None:
     truth = "<answer>\n[{'bbox_2d': [100, 100, 500, 500], 'label': 'a cup'}]\n</answer>"
     parm = {
         "det_verifier_normalized": True,
@@ -327,24 +327,24 @@ def test_the_files_of_v_triune_are_read_as_they_are() -> None:
         pytest.param([CUP], {"answer_in": "prose"}, id="unknown place"),
     ],
 )
-def test_what_makes_no_sense_is_our_error(truth: list[Any], parm: dict[str, Any]) -> None:
+def test_a_nonsensical_truth_is_our_error(truth: list[Any], parm: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="quiz/1"):
         check_ground_truth(task(*truth, **parm))
 
 
-def test_a_small_box_in_a_corner_is_no_share_beside_others() -> None:
+def test_a_small_corner_box_among_others_is_not_read_as_relative() -> None:
     check_ground_truth(task(box("ant", 0.1, 0.1, 0.9, 0.8), CUP))
     check_ground_truth(task(box("ant", 0, 0, 1, 1)))
 
 
-def test_the_size_that_a_run_fills_in_may_be_missing_before_it() -> None:
+def test_a_size_filled_in_by_the_run_may_be_missing_before_it() -> None:
     what = task(CUP, reply_space="shown_pixels", width=100, height=100)
     check_ground_truth(what)
     with pytest.raises(DataError, match="shown_width"):
         judged(what, CUP)
 
 
-def test_a_run_sets_thresholds_only_where_a_sample_says_nothing() -> None:
+def test_a_run_sets_thresholds_only_for_samples_without_them() -> None:
     assert with_iou(sample("detection", "[]"), (0.9,)).verifier_parm["iou"] == [0.9]
     assert with_iou(task(CUP), (0.9,)).verifier_parm["iou"] == 0.5
     with pytest.raises(DataError, match=r"reward\.iou"):
@@ -370,7 +370,7 @@ parms = st.fixed_dictionaries(
 
 @settings(max_examples=60, deadline=None)
 @given(predicted=st.lists(boxes, max_size=6), truth=lists, parm=parms, seed=st.integers(0, 99))
-def test_scores_lie_in_0_1_and_the_order_of_boxes_moves_nothing(
+def test_scores_are_between_0_and_1_and_ignore_box_order(
     predicted: list[Any], truth: list[Any], parm: dict[str, Any], seed: int
 ) -> None:
     verdict = judged(task(*truth, **parm), *predicted)
@@ -392,7 +392,7 @@ def test_junk_never_pays(
 
 @settings(max_examples=60, deadline=None)
 @given(truth=lists, parm=parms)
-def test_the_truth_itself_earns_full_marks(truth: list[Any], parm: dict[str, Any]) -> None:
+def test_the_true_boxes_earn_full_marks(truth: list[Any], parm: dict[str, Any]) -> None:
     assert judged(task(*truth, **parm), *truth).score == pytest.approx(1.0)
 
 

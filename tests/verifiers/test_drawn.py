@@ -1,4 +1,4 @@
-"""Boxes of truths and answers for people: in pixels of the stored picture, and never an error."""
+"""Boxes of truths and answers for display: in pixels of the stored picture, and never an error."""
 
 import json
 from dataclasses import replace
@@ -46,7 +46,7 @@ def answered(text: str) -> str:
         ({"space": "relative_1000", "reply_space": "shown_pixels"}, (100, 100, 200, 300), (20, 10, 40, 30)),
     ],
 )
-def test_both_are_in_pixels_of_the_stored_picture(
+def test_truth_and_answer_are_in_pixels_of_the_stored_picture(
     parm: dict[str, Any], truth: tuple[float, ...], reply: tuple[float, ...]
 ) -> None:
     sample = asking(cup(*truth), **parm)
@@ -55,7 +55,7 @@ def test_both_are_in_pixels_of_the_stored_picture(
     assert answer_in_pixels(answered(cup(*reply)), sample, SIZE, (200, 100)) == wanted
 
 
-def test_both_lie_to_each_other_as_the_verifier_has_it_whatever_size_the_sample_states() -> None:
+def test_truth_and_answer_overlap_as_in_the_verifier_whatever_the_stated_size() -> None:
     sample = asking(cup(100, 100, 200, 300), space="relative_1000", width=800, height=400)
     answer = answer_in_pixels(answered(cup(100, 100, 200, 300)), sample, SIZE, None)
     assert answer == truth_in_pixels(sample, SIZE) == [LabelledBox("cup", (40.0, 20.0, 80.0, 60.0))]
@@ -88,20 +88,20 @@ def test_an_answer_that_cannot_be_drawn_is_left_out(reply: str, parm: dict[str, 
     assert answer_in_pixels(answered(reply), asking(cup(40, 20, 80, 60), **parm), SIZE, None) == []
 
 
-def test_replies_in_shown_pixels_need_the_size_that_was_shown() -> None:
+def test_replies_in_shown_pixels_need_the_shown_size() -> None:
     sample = asking(cup(40, 20, 80, 60), reply_space="shown_pixels")
     assert answer_in_pixels(answered(cup(20, 10, 40, 30)), sample, SIZE, None) == []
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_no_text_is_an_error(truth: str, reply: str) -> None:
+def test_any_text_is_drawn_or_skipped_without_an_error(truth: str, reply: str) -> None:
     for verifier in ("detection", "grounding", "point_in_box"):
         sample = asking(truth, verifier)
         truth_in_pixels(sample, SIZE)
         answer_in_pixels(answered(reply), sample, SIZE, (200, 100))
 
 
-def test_only_verifiers_of_places_ask_for_boxes() -> None:
+def test_only_place_verifiers_expect_boxes() -> None:
     sample = asking(cup(40, 20, 80, 60))
     assert [asks_for_boxes(replace(sample, verifier=name)) for name in ("detection", "exact", "unknown")] == [
         True,

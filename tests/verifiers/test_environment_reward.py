@@ -1,4 +1,4 @@
-"""The verifier that takes what an environment gave."""
+"""The verifier that uses an environment's outcome."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ SAMPLE = sample(NAME, "")
 
 @pytest.mark.parametrize("score", [0.0, 0.25, 1.0, 1])
 @pytest.mark.parametrize("reply", ["", "<answer>7</answer>"])
-def test_the_score_is_the_environments_whatever_the_reply(score: float, reply: str) -> None:
+def test_the_score_is_the_environments_outcome_whatever_the_reply(score: float, reply: str) -> None:
     asked = with_outcome(SAMPLE, Outcome(score, "as far as the door"))
     assert VERIFIERS[NAME].verify(reply, asked) == Verdict(
         float(score), "as far as the door", {"unreadable": 0.0}
@@ -34,7 +34,7 @@ def test_without_an_outcome_nothing_is_scored() -> None:
 
 
 @pytest.mark.parametrize("value", [1.0, [1.0], [2.0, "far"], [float("nan"), "far"], ["1", "far"], [True, ""]])
-def test_an_outcome_that_is_none_is_refused(value: Any) -> None:
+def test_an_invalid_outcome_is_refused(value: Any) -> None:
     with pytest.raises(DataError, match="`outcome` is"):
         check_ground_truth(replace(SAMPLE, verifier_parm={"outcome": value}))
 
@@ -44,7 +44,7 @@ def test_an_unknown_option_is_an_error() -> None:
         check_ground_truth(replace(SAMPLE, verifier_parm={"answer_in": "tag"}))
 
 
-def test_no_answer_is_asked_for_and_none_is_right() -> None:
+def test_no_answer_is_requested_and_none_is_right() -> None:
     assert missing_marks(SAMPLE) == ()
     check_full_marks(SAMPLE, None)
     with pytest.raises(DataError, match="no reply is right by itself"):
@@ -52,6 +52,6 @@ def test_no_answer_is_asked_for_and_none_is_right() -> None:
 
 
 @pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
-def test_an_outcome_lies_in_0_1(score: float) -> None:
+def test_an_outcome_is_between_0_and_1(score: float) -> None:
     with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
         Outcome(score, "")

@@ -7,7 +7,7 @@ from vtune.verifiers.exact import verify_exact
 
 
 @pytest.mark.parametrize("answer", ["North Street", " north   street. ", "NORTH\nSTREET", "N. St."])
-def test_spelling_does_not_matter(answer: str) -> None:
+def test_case_and_spacing_do_not_matter(answer: str) -> None:
     question = sample("exact", "North Street", parm={"aliases": ["n. st"]})
     assert verify_exact(wrap(answer), question).score == 1.0
 
@@ -30,7 +30,7 @@ def test_accents_may_be_composed_and_a_full_stop_chinese(truth: str, answer: str
     ],
 )
 @pytest.mark.parametrize("truth", ["light blue", "\\text{light blue}"])
-def test_how_words_are_set_does_not_matter(truth: str, answer: str) -> None:
+def test_formatting_of_words_does_not_matter(truth: str, answer: str) -> None:
     question = sample("exact", truth, parm={"answer_in": "boxed"})
     assert verify_exact(f"So it is \\boxed{{{answer}}}", question).score == 1.0
 
@@ -43,11 +43,11 @@ def test_escapes_and_curled_quotes_do_not_matter(truth: str, answer: str) -> Non
 
 
 @pytest.mark.parametrize(("truth", "answer"), [("23", "2**3"), ("light blue", "\\text{light blue} or red")])
-def test_taking_off_how_words_are_set_makes_nothing_right(truth: str, answer: str) -> None:
+def test_removing_formatting_makes_no_wrong_answer_right(truth: str, answer: str) -> None:
     assert verify_exact(wrap(answer), sample("exact", truth)).score == 0.0
 
 
-def test_commands_without_end_take_no_time() -> None:
+def test_unclosed_commands_take_no_time() -> None:
     assert verify_exact(wrap("\\text{" * 100_000), sample("exact", "a")).score == 0.0
 
 
@@ -79,13 +79,13 @@ def test_aliases_have_to_be_a_list_of_texts(aliases: object) -> None:
         ("a\u2013b", "ab", 0.0),
     ],
 )
-def test_squads_match_counts_neither_punctuation_nor_articles(truth: str, answer: str, score: float) -> None:
+def test_squads_match_ignores_punctuation_and_articles(truth: str, answer: str, score: float) -> None:
     question = sample("exact", truth, parm={"match": "squad"})
     check_ground_truth(question)
     assert verify_exact(wrap(answer), question).score == score
 
 
-def test_a_match_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_match_option_is_an_error() -> None:
     with pytest.raises(DataError, match="`match` is 'words'") as caught:
         check_ground_truth(sample("exact", "1", parm={"match": "words"}))
     assert caught.value.fix == "write one of text, squad into verifier_parm"

@@ -13,7 +13,7 @@ QUESTION = sample("judge", "a red cup", parm={"aliases": ["red mug"]})
 
 
 def asked(*replies: str, finds: bool = True) -> tuple[list[float], list[str]]:
-    """Scores, and the answers that the judge was asked about."""
+    """The scores, and the answers sent to the judge."""
     seen: list[str] = []
 
     async def judge(answer: str, what: Sample) -> bool:
@@ -28,16 +28,16 @@ def asked(*replies: str, finds: bool = True) -> tuple[list[float], list[str]]:
     return asyncio.run(story()), seen
 
 
-def test_the_judge_is_asked_only_where_no_rule_decides() -> None:
+def test_the_judge_is_asked_only_if_no_rule_decides() -> None:
     replies = [wrap(answer) for answer in ("A red cup.", "Red  mug", "", "x" * LONGEST, "a cup, red")]
     assert asked(*replies, "no tags") == ([1.0, 1.0, 0.0, 0.0, 1.0, 0.0], ["a cup, red"])
 
 
-def test_what_the_judge_says_counts() -> None:
+def test_the_judges_verdict_counts() -> None:
     assert asked(wrap("a pen"), finds=False) == ([0.0], ["a pen"])
 
 
-def test_a_judge_that_fails_is_no_zero() -> None:
+def test_a_failing_judge_does_not_give_a_zero() -> None:
     async def down(answer: str, what: Sample) -> bool:
         raise ServiceError("no reply")
 
@@ -47,13 +47,13 @@ def test_a_judge_that_fails_is_no_zero() -> None:
 
 
 @pytest.mark.parametrize("gold", [" ", ".", "x" * LONGEST])
-def test_a_truth_that_nothing_can_be_compared_with_is_our_error(gold: str) -> None:
+def test_a_truth_that_cannot_be_compared_is_our_error(gold: str) -> None:
     with pytest.raises(DataError):
         check_ground_truth(sample("judge", gold))
 
 
-def test_that_nothing_was_attempted_is_a_share_of_what_was_judged() -> None:
-    """A part that only those bring of which it is so would have the mean 1, however few they are."""
+def test_not_attempted_is_a_share_of_judged_answers() -> None:
+    """If only unattempted answers had this part, its mean would always be 1."""
     passing = sample("judge", "Bern", parm={"grading": "attempted"})
     parts = [judged("x", passing, same=same).parts["not_attempted"] for same in (True, False, None)]
     assert parts == [0.0, 0.0, 1.0]

@@ -1,4 +1,4 @@
-"""Which verifiers pay for a reply that lists answers."""
+"""Which verifiers reward a reply that lists all answers."""
 
 import json
 from typing import Any
@@ -51,18 +51,16 @@ WORDS = ("north", "east", "south", "west")
     ],
     ids=["substring", "equal", "math", "reading", "exact", "expressions", "a model", "too few", "none"],
 )
-def test_a_verifier_that_looks_for_the_truth_anywhere_pays_for_lists(
-    samples: list[Sample], pays: bool
-) -> None:
+def test_a_verifier_that_finds_the_truth_anywhere_rewards_lists(samples: list[Sample], pays: bool) -> None:
     assert bool(paid(*samples)) is pays
 
 
-def test_a_source_that_is_sorted_by_its_answers_is_judged_by_all_of_them() -> None:
+def test_a_source_sorted_by_answer_is_checked_with_all_of_them() -> None:
     rows = source("counting", *["1"] * 100, *NUMBERS, match="substring")
     assert paid(*rows) == [("quiz", "counting")]
 
 
-def test_rows_with_other_options_hide_none() -> None:
+def test_rows_with_other_options_hide_no_finding() -> None:
     assert paid(
         *source("counting", "9", match="equal"), *source("counting", *NUMBERS, match="substring")
     ) == [("quiz", "counting")]
@@ -71,29 +69,29 @@ def test_rows_with_other_options_hide_none() -> None:
     assert paid(*source("counting", *NUMBERS), *source("counting", *NUMBERS, match="equal")) == []
 
 
-def test_an_empty_list_that_is_right_for_all_questions_pays() -> None:
-    """MEGA-Bench's set_precision: nothing that is named is wrong."""
+def test_an_empty_list_that_is_right_for_all_questions_is_found() -> None:
+    """MEGA-Bench's set_precision: an empty list names nothing wrong."""
     truths = [json.dumps({"answer": f"[{number}, {number + 1}]"}) for number in range(4)]
     for metric, pays in (("set_precision", True), ("set_equality", False), ("jaccard_index", False)):
         rows = source("mega_bench", *truths, metrics={"answer": metric})
         assert bool(paid(*rows)) is pays
 
 
-def test_a_source_is_named_once_however_many_options_pay() -> None:
+def test_a_source_is_named_once_however_many_options_reward_lists() -> None:
     rows = [*source("reading", *TEXTS), *source("reading", *TEXTS, metric="contains_cased")]
     assert paid(*rows) == [("quiz", "reading")]
 
 
 @pytest.mark.parametrize("verifier", ["math", "ocr"])
-def test_spellings_of_one_answer_are_no_list(verifier: str) -> None:
+def test_spelling_variants_of_one_answer_are_not_a_list(verifier: str) -> None:
     assert paid(*source(verifier, "0.5", "1/2", r"\frac{1}{2}")) == []
 
 
-def test_numbers_of_which_one_is_within_another_are_different_answers() -> None:
+def test_numbers_contained_in_others_are_different_answers() -> None:
     assert paid(*source("counting", "1", "12", "123", match="substring")) == [("quiz", "counting")]
 
 
-def test_options_that_belong_to_a_row_part_no_groups() -> None:
+def test_row_specific_options_do_not_split_groups() -> None:
     rows = [
         one
         for number, text in enumerate(WORDS)
@@ -102,8 +100,8 @@ def test_options_that_belong_to_a_row_part_no_groups() -> None:
     assert paid(*rows) == [("quiz", "reading")]
 
 
-def test_no_more_than_so_many_groups_of_a_source_are_looked_at() -> None:
-    """Or memory would grow with the rows of a verifier whose options differ in each."""
+def test_the_number_of_groups_checked_per_source_is_limited() -> None:
+    """Otherwise memory would grow with the rows of a verifier whose options differ in each row."""
     others = [one for number in range(GROUPS) for one in source("mine", "north", option=str(number))]
     listed = source("counting", *NUMBERS, match="substring")
     assert paid(*others[1:], *listed) == [("quiz", "counting")]

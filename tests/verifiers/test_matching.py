@@ -26,13 +26,13 @@ def by_trying(worth: list[list[float]]) -> float:
 
 
 @given(tables)
-def test_the_assignment_is_as_good_as_the_best_of_all(worth: list[list[float]]) -> None:
+def test_the_assignment_is_optimal(worth: list[list[float]]) -> None:
     pairs = best_assignment(worth)
     assert len({i for i, _ in pairs}) == len({j for _, j in pairs}) == min(len(worth), len(worth[0]))
     assert sum(worth[i][j] for i, j in pairs) == pytest.approx(by_trying(worth))
 
 
-def test_nothing_is_assigned_to_nothing() -> None:
+def test_empty_lists_give_an_empty_assignment() -> None:
     assert best_assignment([]) == best_assignment([[], []]) == []
 
 
@@ -40,8 +40,8 @@ LEFT, RIGHT = (0.0, 0.0, 10.0, 10.0), (8.0, 0.0, 18.0, 10.0)
 BETWEEN = (5.0, 0.0, 15.0, 10.0)
 
 
-def test_a_partner_is_left_to_the_box_that_needs_it_more() -> None:
-    """Taken in turn, the left box would keep the one between, and the right one would go without."""
+def test_a_match_is_left_to_the_box_that_has_no_other() -> None:
+    """Greedily, the left box would take the middle one, and the right one would get none."""
     truth = [LabelledBox("cup", LEFT), LabelledBox("cup", RIGHT)]
     predicted = [LabelledBox("cup", BETWEEN), LabelledBox("cup", (0.0, 0.0, 3.0, 10.0))]
     assert iou(BETWEEN, LEFT) > iou(predicted[1].box, LEFT) > 0
@@ -49,7 +49,7 @@ def test_a_partner_is_left_to_the_box_that_needs_it_more() -> None:
     assert sum(matched) == pytest.approx(iou(BETWEEN, RIGHT) + iou(predicted[1].box, LEFT))
 
 
-def test_label_first_looks_past_a_better_box_of_another_label_and_iou_first_does_not() -> None:
+def test_label_first_ignores_a_better_box_of_another_label_and_iou_first_does_not() -> None:
     truth = [LabelledBox("cup", LEFT)]
     predicted = [LabelledBox("pen", LEFT), LabelledBox("cup", (0.0, 0.0, 10.0, 9.0))]
     assert label_first(predicted, truth, min_iou=0.5) == pytest.approx([0.9])
@@ -57,7 +57,7 @@ def test_label_first_looks_past_a_better_box_of_another_label_and_iou_first_does
     assert iou_first(predicted[1:], truth, min_iou=0.5) == pytest.approx([0.9])
 
 
-def test_what_only_touches_is_matched_at_no_threshold() -> None:
+def test_touching_boxes_match_at_no_threshold() -> None:
     truth = [LabelledBox("cup", LEFT)]
     beside = [LabelledBox("cup", (10.0, 0.0, 20.0, 10.0))]
     assert label_first(beside, truth, min_iou=0.0) == iou_first(beside, truth, min_iou=0.0) == []
@@ -77,7 +77,7 @@ lists = st.lists(boxes, min_size=1, max_size=5)
 
 @settings(max_examples=60)
 @given(predicted=lists, truth=lists, seed=st.integers(0, 99), min_iou=st.sampled_from([0.0, 0.3, 0.5]))
-def test_the_order_of_lists_moves_nothing(
+def test_the_order_of_lists_does_not_matter(
     predicted: list[LabelledBox], truth: list[LabelledBox], seed: int, min_iou: float
 ) -> None:
     shuffle = random.Random(seed).sample
@@ -87,7 +87,7 @@ def test_the_order_of_lists_moves_nothing(
 
 
 @given(worth=tables, i=st.integers(0, 3), j=st.integers(0, 3), more=st.integers(1, 4))
-def test_an_assignment_is_worth_no_less_when_a_pair_gets_better(
+def test_improving_a_pair_never_lowers_the_assignment(
     worth: list[list[float]], i: int, j: int, more: int
 ) -> None:
     i, j = i % len(worth), j % len(worth[0])

@@ -104,12 +104,12 @@ from vtune.verifiers.math import LONGEST, in_latex, looks_slow, parsed, verify_m
         pytest.param("1/2 3/4", "\\frac{4}{11}", 0.0, id="what math-verify takes two fractions for"),
     ],
 )
-def test_verify_math(answer: str, gold: str, score: float) -> None:
+def test_math_answers_are_scored(answer: str, gold: str, score: float) -> None:
     assert verify_math(wrap(answer), sample("math", gold)).score == score
 
 
 @pytest.mark.parametrize("gold", ["", "seven apples", "\\boxed{}", "}{"])
-def test_a_ground_truth_that_is_no_expression_is_an_error(gold: str) -> None:
+def test_a_ground_truth_that_is_not_an_expression_is_an_error(gold: str) -> None:
     with pytest.raises(DataError):
         check_ground_truth(sample("math", gold))
 
@@ -131,19 +131,19 @@ def test_units_functions_and_sets_are_expressions(gold: str) -> None:
         pytest.param("\\boxed{7", 0.0, id="not closed"),
     ],
 )
-def test_an_answer_may_be_asked_for_in_a_box(reply: str, score: float) -> None:
+def test_an_answer_may_be_requested_in_a_box(reply: str, score: float) -> None:
     assert verify_math(reply, sample("math", "\\boxed{7}", parm={"answer_in": "boxed"})).score == score
 
 
-def test_case_does_not_count() -> None:
-    """V-Triune's published server lowers both sides first."""
+def test_case_is_ignored() -> None:
+    """V-Triune's published server lower-cases both sides first."""
     assert verify_math(wrap("2X"), sample("math", "2x")).score == 1.0
 
 
 @pytest.mark.parametrize(
     "text", ["7", "-7", "007", "0", "-0", "-00012", "123456789012345", "1234567890123456"]
 )
-def test_integers_are_read_as_math_verify_reads_them(text: str) -> None:
+def test_integers_are_read_like_in_math_verify(text: str) -> None:
     (number,) = parsed(text)
     (read,) = parse(f"${text}$")[:1]
     assert type(number) is type(read)
@@ -152,18 +152,18 @@ def test_integers_are_read_as_math_verify_reads_them(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["√1,000", "√x²"])
-def test_a_root_whose_end_is_not_clear_is_left_as_it_is(text: str) -> None:
+def test_a_root_with_an_unclear_end_is_left_unchanged(text: str) -> None:
     assert "sqrt" not in in_latex(text)
 
 
-def test_an_exponent_of_any_length_is_no_error() -> None:
+def test_an_exponent_of_any_length_is_not_an_error() -> None:
     reply = wrap("1e" + "9" * 10_000)
     assert not looks_slow(reply, sample("math", "1"))
     assert verify_math(reply, sample("math", "1")).parts["unreadable"] == 1.0
 
 
 @pytest.mark.parametrize("text", ["1,000½", "2.5½"])
-def test_a_fraction_whose_whole_number_is_not_clear_is_left_as_it_is(text: str) -> None:
+def test_a_mixed_fraction_with_an_unclear_whole_number_is_left_unchanged(text: str) -> None:
     assert in_latex(text) == text
 
 
@@ -213,8 +213,8 @@ def test_a_fraction_whose_whole_number_is_not_clear_is_left_as_it_is(text: str) 
         pytest.param("45 KG", "45\\text{ g}", 0.0, id="in capitals"),
     ],
 )
-def test_a_value_of_another_unit_is_another_quantity(answer: str, gold: str, score: float) -> None:
-    """math-verify drops units, so that 45 m is 45 cm to it; an answer need not name one."""
+def test_a_value_with_another_unit_is_wrong(answer: str, gold: str, score: float) -> None:
+    """math-verify drops units and so treats 45 m as 45 cm; an answer need not name a unit."""
     assert verify_math(wrap(answer), sample("math", gold)).score == score
 
 
@@ -238,10 +238,8 @@ def test_a_value_of_another_unit_is_another_quantity(answer: str, gold: str, sco
         ),
     ],
 )
-def test_an_answer_that_begins_with_words_is_no_expression_and_counts_as_unreadable(
-    answer: str, score: float, unreadable: float
-) -> None:
-    """math-verify reads them as a product of letters: the loss looked like wrong values."""
+def test_an_answer_that_begins_with_words_is_unreadable(answer: str, score: float, unreadable: float) -> None:
+    """math-verify reads them as a product of letters, so they used to look like wrong values."""
     verdict = verify_math(wrap(answer), sample("math", "3"))
     assert (verdict.score, verdict.parts["unreadable"]) == (score, unreadable)
 
@@ -260,6 +258,6 @@ def test_an_answer_that_begins_with_words_is_no_expression_and_counts_as_unreada
         *(("7", text) for text in ("\\alpha\\beta", "\\operatorname{lcm}(2,3)", "cosh x", "ln 3", "log_2 9")),
     ],
 )
-def test_names_of_functions_and_letters_are_no_words(truth: str, answer: str) -> None:
+def test_function_names_and_letters_do_not_count_as_words(truth: str, answer: str) -> None:
     verdict = verify_math(wrap(answer), sample("math", truth))
     assert (verdict.score, verdict.parts["unreadable"]) == (0.0, 0.0)

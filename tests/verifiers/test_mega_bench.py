@@ -1,6 +1,6 @@
-"""MEGA-Bench's parsers and metrics: each verdict is what upstream's functions give.
+"""MEGA-Bench's parsers and metrics: verdicts match those of the upstream functions.
 
-The scores of `ODD` and the fields of `PARSED` were had by running TIGER-AI-Lab/MEGA-Bench ee324ab
+The scores of `ODD` and the fields of `PARSED` were obtained by running TIGER-AI-Lab/MEGA-Bench ee324ab
 (`MetricType.match`, `ResponseParseType.parse`; rapidfuzz 3.14.6, Unidecode 1.4.0, sympy 1.13.3).
 """
 
@@ -102,29 +102,29 @@ def question(truths: dict[str, Any], **parm: Any) -> Sample:
 
 
 @pytest.mark.parametrize(("metric", "answer", "truth", "expected"), ODD)
-def test_an_odd_answer_scores_as_upstream(metric: str, answer: Any, truth: Any, expected: float) -> None:
+def test_an_odd_answer_scores_like_upstream(metric: str, answer: Any, truth: Any, expected: float) -> None:
     assert score(metric, answer, truth) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("parser", "reply", "expected"), PARSED)
-def test_an_answer_is_parsed_as_upstream(parser: str, reply: str, expected: str) -> None:
+def test_an_answer_is_parsed_like_upstream(parser: str, reply: str, expected: str) -> None:
     assert fields_of(reply, parser, {"answer": "x"}) == {"answer": expected}
 
 
 @given(answer=TEXT | st.lists(TEXT, max_size=3) | st.none() | st.integers(), truth=TEXT)
-def test_every_metric_gives_a_score_whatever_is_said(answer: Any, truth: str) -> None:
+def test_every_metric_scores_any_answer(answer: Any, truth: str) -> None:
     for metric in METRICS.keys() - {"xml_norm_point_in_bbox"}:
         assert score(metric, answer, truth) == -1 or 0 <= score(metric, answer, truth) <= 1, metric
 
 
 @given(reply=TEXT)
-def test_every_parser_gives_each_field_something(reply: str) -> None:
+def test_every_parser_fills_each_field(reply: str) -> None:
     for parser in PARSERS:
         assert isinstance(fields_of(reply, parser, {"answer": "x"}), dict)
 
 
 @given(items=st.lists(st.sampled_from(["a", "b", "cd", "e4"]), min_size=1, unique=True), data=st.data())
-def test_sets_have_no_order_and_the_truth_earns_all(items: list[str], data: st.DataObject) -> None:
+def test_sets_are_unordered_and_the_truth_earns_full_marks(items: list[str], data: st.DataObject) -> None:
     shuffled = data.draw(st.permutations(items))
     for metric in ("set_equality", "jaccard_index", "set_precision", "str_set_equality_comma"):
         assert score(metric, ",  ".join(shuffled), str(items)) == 1
@@ -133,7 +133,7 @@ def test_sets_have_no_order_and_the_truth_earns_all(items: list[str], data: st.D
 
 
 @given(one=TEXT, other=TEXT)
-def test_edits_are_a_distance_that_a_crossing_costs_once(one: str, other: str) -> None:
+def test_the_edit_distance_counts_a_transposition_once(one: str, other: str) -> None:
     assert edits(one, other) == edits(other, one)
     assert abs(len(one) - len(other)) <= edits(one, other) <= max(len(one), len(other))
     assert edits(one + "xy", one + "yx") == 1
@@ -143,14 +143,14 @@ def test_edits_are_a_distance_that_a_crossing_costs_once(one: str, other: str) -
 @pytest.mark.parametrize(
     "text", ["-" * 5000 + "1", "[" * 150 + "]" * 150, "1" * (LONGEST + 1), "9" * 5000, "f()"]
 )
-def test_a_literal_has_bounds_and_nothing_is_run(text: str) -> None:
+def test_a_literal_is_bounded_and_no_code_is_run(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         literal(text)
     assert json_in("[" * 50_000) == []
     assert json_in("{" * 50_000) == {}
 
 
-def test_fields_are_put_together_as_the_task_says() -> None:
+def test_fields_are_combined_as_the_task_specifies() -> None:
     two = question(
         {"a": "3", "b": "0"},
         metrics={"a": "exact_str_match", "b": "positive_int_match"},
@@ -158,12 +158,12 @@ def test_fields_are_put_together_as_the_task_says() -> None:
     )
     verify = VERIFIERS["mega_bench"].verify
     assert verify('{"a": "3", "b": "1"}', two).score == 0.25
-    assert verify('{"a": "3", "b": "0"}', two).score == 1.0  # b is left out
+    assert verify('{"a": "3", "b": "0"}', two).score == 1.0  # b has no weight
     assert aggregated({"a": 1.0, "b": 0.5, "c": -1.0}, "min", {}) == 0.5
     assert aggregated({"a": -1.0}, "mean", {"a": 1}) == 0.0
 
 
-def test_a_question_waits_where_one_metric_is_the_evaluators() -> None:
+def test_a_question_is_deferred_if_one_metric_needs_the_official_evaluator() -> None:
     waits = question({"a": "x", "b": "y"}, metrics={"a": "exact_str_match", "b": "bleu"})
     assert scored_elsewhere(waits)
     with pytest.raises(DataError, match="scored elsewhere: bleu"):

@@ -22,7 +22,7 @@ from vtune.verifiers.ocr import LONGEST, similarity, verify_ocr
         pytest.param("x" * (LONGEST + 1), {"credit": "partial"}, 0.0, id="endless"),
     ],
 )
-def test_texts_are_compared_as_texts_where_asked(answer: str, parm: dict[str, object], score: float) -> None:
+def test_texts_are_compared_as_texts_on_request(answer: str, parm: dict[str, object], score: float) -> None:
     what = sample("ocr", "NO PARKING", parm={"match": "text"} | parm)
     assert verify_ocr(wrap(answer), what).score == pytest.approx(score)
 
@@ -46,13 +46,13 @@ def test_math_verify_compares_readings_by_default(truth: str, answer: str, score
     assert verify_ocr(wrap(answer), sample("ocr", truth)).score == score
 
 
-def test_any_alias_is_right_by_value_too() -> None:
+def test_any_alias_is_also_right_by_value() -> None:
     what = sample("ocr", "NO PARKING", parm={"aliases": ["A & B"]})
     assert [verify_ocr(wrap(said), what).score for said in ("a & b", "no parking", "keep out")] == [1, 1, 0]
 
 
 @pytest.mark.parametrize("parm", [{"credit": "partial"}, {"case_sensitive": True}])
-def test_an_option_that_only_texts_read_is_refused_elsewhere(parm: dict[str, object]) -> None:
+def test_a_text_only_option_is_refused_elsewhere(parm: dict[str, object]) -> None:
     with pytest.raises(DataError, match="no effect") as caught:
         check_ground_truth(sample("ocr", "NO PARKING", parm=parm))
     assert "match: text" in caught.value.fix
@@ -65,7 +65,7 @@ def test_a_text_that_math_verify_cannot_match_with_itself_is_our_error() -> None
     check_ground_truth(sample("ocr", "a } b", parm={"match": "text"}))
 
 
-def test_how_near_a_wrong_reading_was_is_told() -> None:
+def test_the_similarity_of_a_wrong_reading_is_reported() -> None:
     verdict = verify_ocr(wrap("NO PARKIN"), sample("ocr", "NO PARKING"))
     assert verdict.parts == {"unreadable": 0.0, "similarity": pytest.approx(0.9)}
 
@@ -74,7 +74,7 @@ def test_how_near_a_wrong_reading_was_is_told() -> None:
     ("a", "b", "alike"),
     [("", "", 1.0), ("abc", "", 0.0), ("abc", "abd", 2 / 3), ("kitten", "sitting", 4 / 7)],
 )
-def test_similarity(a: str, b: str, alike: float) -> None:
+def test_similarity_has_these_values(a: str, b: str, alike: float) -> None:
     assert similarity(a, b) == pytest.approx(alike)
 
 

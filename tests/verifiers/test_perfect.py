@@ -16,7 +16,7 @@ def test_every_case_earns_full_marks_with_its_own_ground_truth(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_broken_ground_truth_is_told(name: str) -> None:
+def test_a_broken_ground_truth_is_reported(name: str) -> None:
     with pytest.raises(DataError):
         check_full_marks(sample_of(name, gold=CASES[name].broken_gold), None)
 
@@ -29,7 +29,7 @@ def test_a_broken_ground_truth_is_told(name: str) -> None:
         ({"answer_in": "reply"}, "7"),
     ],
 )
-def test_the_reply_stands_where_the_sample_wants_it(parm: dict[str, Any], reply: str) -> None:
+def test_the_perfect_reply_is_in_the_samples_answer_place(parm: dict[str, Any], reply: str) -> None:
     asked = sample("counting", "7", parm=parm)
     assert perfect_reply(asked) == reply
     check_full_marks(asked, None)
@@ -48,11 +48,11 @@ def test_the_reply_stands_where_the_sample_wants_it(parm: dict[str, Any], reply:
     ],
 )
 @pytest.mark.parametrize("verifier", ["detection", "grounding"])
-def test_boxes_are_written_in_the_space_of_replies(verifier: str, parm: dict[str, Any]) -> None:
+def test_boxes_are_written_in_the_replies_coordinate_space(verifier: str, parm: dict[str, Any]) -> None:
     check_full_marks(sample(verifier, BOX, parm=parm), (640, 480))
 
 
-def test_a_truth_that_no_reply_can_reach_is_told() -> None:
+def test_a_truth_that_no_reply_can_match_is_reported() -> None:
     twice = '[{"label": "cup", "bbox_2d": [1, 1, 9, 9]}, {"label": "cup", "bbox_2d": [1, 1, 9, 9]}]'
     check_full_marks(sample("detection", twice), None)
     tagged = replace(sample("exact", "a <answer>b</answer>"))
@@ -60,7 +60,7 @@ def test_a_truth_that_no_reply_can_reach_is_told() -> None:
         check_full_marks(tagged, None)
 
 
-def test_a_ground_truth_in_the_tags_of_a_reply_is_told_without_them() -> None:
+def test_a_ground_truth_in_reply_tags_is_reported_with_the_bare_form() -> None:
     tagged = sample_of("exact", gold="<answer>3</answer>")
     with pytest.raises(DataError) as told:
         check_full_marks(tagged, None)

@@ -45,7 +45,7 @@ TRUTH = '[{"label": "button", "bbox_2d": [10, 20, 30, 40]}]'
         pytest.param("the button", 0.0, 1.0, id="words"),
     ],
 )
-def test_verify_point_in_box(answer: str, score: float, unreadable: float) -> None:
+def test_points_are_scored_by_the_box(answer: str, score: float, unreadable: float) -> None:
     verdict = verify_point_in_box(wrap(answer), sample("point_in_box", TRUTH))
     assert (verdict.score, verdict.parts) == (score, {"unreadable": unreadable})
 

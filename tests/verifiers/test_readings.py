@@ -1,4 +1,4 @@
-"""The small metrics of OCRBench v2: awkward answers, and slow oracles."""
+"""The small metrics of OCRBench v2: awkward answers, and slow references."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ from vtune.verifiers.verifier import ELSEWHERE
 
 LONG = "the quick brown fox jumps over"
 
-# metric, truth, answer -> score of the upstream functions, as measured
+# metric, truth, answer -> measured score of the upstream functions
 ROWS: list[tuple[str, Any, str, float]] = [
     ("letters", ["B"], "B", 1.0),
     ("letters", ["B"], "(B).", 1.0),
@@ -84,7 +84,7 @@ def score(metric: str, truth: Any, answer: str, **parm: Any) -> float:
 
 
 @pytest.mark.parametrize(("metric", "truth", "answer", "wanted"), ROWS)
-def test_answers_score_as_upstream_scores_them(metric: str, truth: Any, answer: str, wanted: float) -> None:
+def test_answers_score_like_upstream(metric: str, truth: Any, answer: str, wanted: float) -> None:
     assert len(ROWS) >= 30
     assert score(metric, truth, answer) == pytest.approx(wanted)
 
@@ -100,12 +100,12 @@ def test_answers_score_as_upstream_scores_them(metric: str, truth: Any, answer: 
         ("[100, 100, 200, 200]", 0.0),
     ],
 )
-def test_an_answer_with_its_place_is_half_and_half(answer: str, wanted: float) -> None:
+def test_text_and_place_of_an_answer_count_half_each(answer: str, wanted: float) -> None:
     assert score("answer_and_box", ["Exit"], answer, bbox=[100, 100, 200, 200]) == wanted
 
 
 @pytest.mark.parametrize("metric", OFFICIAL)
-def test_what_only_the_official_scorer_can_tell_is_unscored_with_the_reason(metric: str) -> None:
+def test_an_answer_for_the_official_scorer_is_unscored_with_the_reason(metric: str) -> None:
     question = task(metric, ["<table>"])
     check_ground_truth(question)
     check_full_marks(question, None)
@@ -130,7 +130,7 @@ def test_what_only_the_official_scorer_can_tell_is_unscored_with_the_reason(metr
         ("contains", []),
     ],
 )
-def test_a_ground_truth_of_another_form_is_our_error(metric: str, truth: Any) -> None:
+def test_a_malformed_ground_truth_is_our_error(metric: str, truth: Any) -> None:
     with pytest.raises(DataError, match="is not something that"):
         check_ground_truth(task(metric, truth))
 
@@ -141,7 +141,7 @@ def test_the_truth_itself_earns_full_marks(metric: str, truth: Any) -> None:
 
 
 def slow_anls(a: str, b: str) -> float:
-    """By the textbook, over the whole table."""
+    """The textbook algorithm over the whole table."""
     table = [[max(i, j) if not i or not j else 0 for j in range(len(b) + 1)] for i in range(len(a) + 1)]
     for i, j in itertools.product(range(1, len(a) + 1), range(1, len(b) + 1)):
         table[i][j] = min(
@@ -155,7 +155,7 @@ WORDS = st.text(st.sampled_from("ab "), min_size=1, max_size=25)
 
 
 @given(answer=WORDS, truth=st.lists(st.sampled_from(["aa", "b", "ab"]), min_size=5, max_size=7).map(" ".join))
-def test_long_truths_are_compared_by_edits(answer: str, truth: str) -> None:
+def test_long_truths_are_compared_by_edit_distance(answer: str, truth: str) -> None:
     flat = answer.strip()
     wanted = slow_anls(flat, truth) if flat else 0.0
     assert score("contains", [truth], answer) == pytest.approx(wanted)
@@ -168,9 +168,7 @@ KEYS = st.sampled_from(["a", "b", "c"])
     found=st.dictionaries(KEYS, st.sampled_from("xyz")),
     truths=st.dictionaries(KEYS, st.lists(st.sampled_from("xyz"), min_size=1, max_size=3), min_size=1),
 )
-def test_alternatives_are_the_best_of_all_combinations(
-    found: dict[str, str], truths: dict[str, list[str]]
-) -> None:
+def test_alternatives_use_the_best_combination(found: dict[str, str], truths: dict[str, list[str]]) -> None:
     def share(one: dict[str, str]) -> float:
         keys = found.keys() | one.keys()
         return sum(found.get(key) == one.get(key) for key in keys) / len(keys)
@@ -189,7 +187,7 @@ TRUTHS: dict[str, Any] = {
 
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(st.sampled_from("0123456789.,:=[](){}<>`\"'\\ \nabjsonbboxanswer北"), max_size=60))
-def test_no_answer_raises_and_scores_lie_in_0_1(text: str) -> None:
+def test_no_answer_raises_and_scores_are_between_0_and_1(text: str) -> None:
     for metric in set(METRICS) - OFFICIAL.keys():
         for answer in (text, f'{{"answer": "1", "bbox": {text}}}', f"```json\n{text}\n```"):
             first = score(metric, TRUTHS[metric], answer, bbox=[1, 2, 30, 40])
@@ -198,11 +196,11 @@ def test_no_answer_raises_and_scores_lie_in_0_1(text: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["[", "(1,", "1", "a:", "{", "```", "\\text{", "'", "a ", " "])
-def test_long_answers_take_no_long_time(piece: str) -> None:
+def test_long_answers_are_scored_quickly(piece: str) -> None:
     text = piece * (60_000 // len(piece))
     for metric in set(METRICS) - OFFICIAL.keys():
         score(metric, TRUTHS[metric], text, bbox=[1, 2, 30, 40])
 
 
-def test_no_text_of_a_model_is_run() -> None:
+def test_no_model_output_is_executed() -> None:
     assert fields_in("{'a': __import__('os').getpid()}") == {"a": "__import__("}

@@ -1,4 +1,4 @@
-"""What must not be computed is refused from its text, and what is honest never is."""
+"""Oversized expressions are refused by their text, and honest ones never are."""
 
 import time
 
@@ -121,7 +121,7 @@ HONEST = [
 
 
 @pytest.mark.parametrize("text", TOWERS)
-def test_a_tower_is_a_zero_as_an_answer_and_an_error_as_a_ground_truth_and_neither_takes_time(
+def test_a_power_tower_scores_0_or_is_a_bad_truth_without_taking_time(
     text: str,
 ) -> None:
     began = time.process_time()
@@ -131,11 +131,11 @@ def test_a_tower_is_a_zero_as_an_answer_and_an_error_as_a_ground_truth_and_neith
         check_ground_truth(sample("math", text))
     with pytest.raises(DataError, match="the ground truth"):
         verify_math(wrap("7"), sample("math", text))
-    assert time.process_time() - began < 3  # the first of all imports sympy
+    assert time.process_time() - began < 3  # the first call imports sympy
 
 
 @pytest.mark.parametrize("text", HONEST)
-def test_an_honest_answer_is_computed(text: str) -> None:
+def test_an_honest_answer_is_evaluated(text: str) -> None:
     assert too_large(text) is None
 
 
@@ -163,19 +163,19 @@ def test_the_same_answer_with_and_without_the_guard_gets_the_same_verdict(
     assert any(getattr(one, "score", 0) == 1.0 for one in guarded)
 
 
-def test_the_limit_is_a_number_of_digits() -> None:
+def test_the_limit_is_in_digits() -> None:
     assert too_large(f"10^{{{LARGEST - 1}}}") is None
     assert too_large(f"10^{{{LARGEST + 1}}}") is not None
     assert too_large("205000!") is None  # 999,000 digits
     assert too_large("206000!") is not None
-    assert too_large("9!!") is not None  # (9!)! as math-verify reads it: 1.9 million digits
+    assert too_large("9!!") is not None  # math-verify reads it as (9!)!: 1.9 million digits
     assert too_large("(" * DEEPEST_BARE + ")" * DEEPEST_BARE) is None
     assert too_large("(" * (DEEPEST_BARE + 2)) is not None
     assert too_large("\\sqrt{" * (DEEPEST - 1)) is None
     assert too_large("\\sqrt{" * (DEEPEST + 1)) is not None
 
 
-def test_a_ground_truth_without_end_is_an_error() -> None:
+def test_an_oversized_ground_truth_is_an_error() -> None:
     with pytest.raises(DataError, match="characters"):
         check_ground_truth(sample("math", "1+" * LONGEST_TRUTH + "1"))
 
@@ -202,9 +202,9 @@ def test_sums_fractions_roots_and_powers_by_small_numbers_are_never_refused(text
 
 
 @given(EXPRESSIONS, st.sampled_from([tower for tower in TOWERS if tower.count("(") < 9]))
-def test_a_tower_is_found_wherever_it_stands(text: str, tower: str) -> None:
+def test_a_power_tower_is_found_anywhere(text: str, tower: str) -> None:
     tower = tower.strip("$").removeprefix("x = ")
-    if too_large(f"({tower})") is None:  # e.g. a product: its numbers belong to what stands around them
+    if too_large(f"({tower})") is None:  # e.g. a product, whose numbers belong to the surrounding expression
         return
     assert too_large(f"{text}+({tower})") is not None
     assert too_large(f"\\frac{{{text}}}{{{tower}}}") is not None
@@ -243,7 +243,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["(1+1)^2*", "a", "1,", "\\frac12", "9^", "{", "!"])
-def test_the_longest_answer_is_read_in_no_time(piece: str) -> None:
+def test_the_longest_answer_is_read_quickly(piece: str) -> None:
     text = (piece * LONGEST)[:LONGEST]
     began = time.process_time()
     too_large(text)

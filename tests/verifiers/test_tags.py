@@ -31,7 +31,7 @@ from vtune.verifiers import tags
         pytest.param("<ANSWER>7</ANSWER>", None, id="other tag"),
     ],
 )
-def test_answer(reply: str, answer: str | None) -> None:
+def test_the_answer_is_read_from_its_tags(reply: str, answer: str | None) -> None:
     assert tags.answer(reply) == answer
 
 
@@ -39,7 +39,7 @@ PIECES = ["<answer>", "</answer>", "<think>", "</think>", "<code>", "7", " "]
 
 
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
-def test_what_it_returns_was_closed_once_and_last(reply: str) -> None:
+def test_an_answer_is_opened_once_and_closed_last(reply: str) -> None:
     answer = tags.answer(reply)
     if answer is not None:
         assert reply.count("<answer>") == 1
@@ -62,12 +62,12 @@ def test_what_it_returns_was_closed_once_and_last(reply: str) -> None:
         ("\\boxed{b} <think>or \\boxed{a}?", "b"),
     ],
 )
-def test_boxed(reply: str, content: str | None) -> None:
+def test_the_content_of_a_box_is_read(reply: str, content: str | None) -> None:
     assert tags.boxed(reply) == content
 
 
 @given(st.lists(st.sampled_from(["\\boxed{", "{", "}", "a"])).map("".join))
-def test_what_was_boxed_stands_in_the_reply_with_its_braces_closed(reply: str) -> None:
+def test_boxed_content_is_part_of_the_reply_with_balanced_braces(reply: str) -> None:
     content = tags.boxed(reply)
     if content is not None:
         assert content in reply
@@ -75,13 +75,13 @@ def test_what_was_boxed_stands_in_the_reply_with_its_braces_closed(reply: str) -
 
 
 @given(st.lists(st.sampled_from(["<code>", "</code>", "x", "\n", "<", "code>"])).map("".join))
-def test_the_first_tag_that_closes_is_read_as_a_regular_expression_reads_it(text: str) -> None:
+def test_the_first_closed_tag_matches_a_regular_expression(text: str) -> None:
     found = re.search(r"<code>(.*?)</code>", text, re.DOTALL)
     assert tags.tagged(text, "code") == (found[1] if found else None)
 
 
 def test_many_openings_cost_no_more_than_one() -> None:
-    """A million of them: from each to the end would take hours."""
+    """A million openings: scanning from each to the end would take hours."""
     assert tags.tagged("<code>" * 1_000_000, "code") is None
 
 
@@ -103,5 +103,5 @@ def test_many_openings_cost_no_more_than_one() -> None:
         ("<code>b</code>\nIt is 7.", "<code>b</code>\nIt is 7."),
     ],
 )
-def test_said(reply: str, said: str | None) -> None:
+def test_the_spoken_answer_is_read(reply: str, said: str | None) -> None:
     assert tags.said(reply) == said

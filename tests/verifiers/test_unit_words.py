@@ -48,7 +48,7 @@ def score(answer: str, truth: str, verifier: str = "math") -> float:
     noun,
     st.sampled_from(("{} {}", "{}\\ {}", "{}~{}", "{} {}.", "**{} {}**", "\\text{{{} {}}}")),
 )
-def test_a_unit_behind_a_number_does_not_count(right: int, wrong: int, things: str, form: str) -> None:
+def test_a_unit_after_a_number_is_ignored(right: int, wrong: int, things: str, form: str) -> None:
     assume(right != wrong)
     assert score(form.format(right, things), str(right)) == 1.0
     assert score(form.format(wrong, things), str(right)) == 0.0
@@ -56,7 +56,7 @@ def test_a_unit_behind_a_number_does_not_count(right: int, wrong: int, things: s
 
 @pytest.mark.parametrize("verifier", ["math", "counting"])
 @pytest.mark.parametrize("things", NOUNS)
-def test_what_was_counted_may_be_named(verifier: str, things: str) -> None:
+def test_counted_objects_may_be_named(verifier: str, things: str) -> None:
     assert score(f"7 {things}", "7", verifier) == 1.0
     assert score(f"8 {things}", "7", verifier) == 0.0
 
@@ -66,7 +66,7 @@ def test_what_was_counted_may_be_named(verifier: str, things: str) -> None:
 def test_a_second_number_is_not_dropped(
     value: int, between: str, count: str, things: str, other: int
 ) -> None:
-    assume(other not in (1, value))  # 2 over 1 is 2, and so is the set of 2 and 2
+    assume(other not in (1, value))  # 2 over 1 equals 2, and so does the set of 2 and 2
     for answer in (
         *(
             f"{value} {between} {count}",
@@ -106,11 +106,11 @@ CHANGING = (
     *("miljoen", "mila", "docenas", "Dutzend", "acht", "zehn", "zwölf", "diez", "tres", "neuf", "otto"),
     *("nein", "falsch", "nope", "never", "invalid", "wrong", "niet", "jamais", "não"),
 )
-"""They make another number of 7, or deny it."""
+"""Words that change the number 7, or negate it."""
 
 
 @pytest.mark.parametrize("change", [*CHANGING, "basis points", "grand total", "or eight", "not right"])
-def test_words_that_change_a_number_are_wrong_however_they_are_set(change: str) -> None:
+def test_words_that_change_a_number_are_wrong_in_any_formatting(change: str) -> None:
     forms = ("7 {}", "7\\text{{ {}}}", "7 \\mathrm{{{}}}", "$7$ {}", "x=7\\text{{ {}}}", "7 {}!", "7 {} cups")
     for form in forms:
         assert score(form.format(change), "7") == 0.0, form
@@ -133,14 +133,14 @@ def test_words_that_change_a_number_are_wrong_however_they_are_set(change: str) 
         *("points", "sentences", "folders", "kg", "hrs", "lbs", "tonnes", "miles", "pies", "rhinos"),
     ],
 )
-def test_words_in_latin_letters_are_a_unit_also_before_a_mark(verifier: str, things: str) -> None:
+def test_words_in_latin_letters_are_a_unit_even_before_punctuation(verifier: str, things: str) -> None:
     for form in ("7 {}", "7 {}.", "7 {}!", "7\\text{{ {}}}", "7\\text{{ {}}}!", "x = 7 {}"):
         assert score(form.format(things), "7", verifier) == 1.0, form
         assert score(form.format(things), "8", verifier) == 0.0, form
 
 
 @pytest.mark.parametrize("words", ["million", "million cups", "Millionen", "dozen", "hundred"])
-def test_words_of_the_truth_are_alike_in_text_and_plain(words: str) -> None:
+def test_words_of_the_truth_match_in_latex_and_plain_text(words: str) -> None:
     forms = [form.format(words) for form in ("7 {}", "7\\text{{ {}}}", "7\\,\\mathrm{{{}}}")]
     for truth in forms:
         assert [score(answer, truth) for answer in forms] == [1.0, 1.0, 1.0]
@@ -172,9 +172,7 @@ def test_words_of_the_truth_are_alike_in_text_and_plain(words: str) -> None:
         ("7\\text{ or }8", "\\{7, 8\\}", 1.0),
     ],
 )
-def test_letters_of_the_truth_are_no_unit_that_an_answer_may_leave_out(
-    answer: str, truth: str, right: float
-) -> None:
+def test_letters_of_the_truth_are_not_an_optional_unit(answer: str, truth: str, right: float) -> None:
     assert score(answer, truth) == right
 
 
@@ -188,7 +186,7 @@ def test_a_long_run_of_spaces_takes_no_time() -> None:
 
 @quick
 @given(number, number, word, word)
-def test_no_words_make_a_wrong_number_right(right: int, wrong: int, one: str, two: str) -> None:
+def test_no_words_make_a_wrong_number_correct(right: int, wrong: int, one: str, two: str) -> None:
     assume(right != wrong and "percent" not in (one, two))
     assert score(f"{wrong} {one} {two}", str(right)) == 0.0
 

@@ -24,12 +24,12 @@ from vtune.verifiers.worker import Worker
 
 
 def allow(worker: Worker, seconds: float) -> None:
-    """Give a worker another `timeout_s`, which an alarm set before would not know of."""
+    """Change a worker's `timeout_s` and drop an alarm set with the old one."""
     worker._silence()
     worker._timeout_s = seconds
 
 
-def test_workers_judge_many_replies_and_send_errors_back() -> None:
+def test_workers_verify_many_replies_and_return_errors() -> None:
     seen = Sample(
         id="quiz/1",
         source="quiz",
@@ -55,8 +55,8 @@ def test_workers_judge_many_replies_and_send_errors_back() -> None:
     assert asyncio.run(story()) == ([1.0, 0.0, 1.0], True)
 
 
-def test_the_loop_goes_on_while_the_fork_server_gets_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its imports take most of a second, in which hundreds of conversations would stand still."""
+def test_the_loop_continues_while_the_fork_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its imports take most of a second, in which hundreds of conversations would stall."""
     turned = threading.Event()
 
     def slow() -> None:
@@ -101,7 +101,7 @@ def test_a_dead_or_hanging_worker_leaves_the_reply_unscored_and_is_replaced() ->
     asyncio.run(story())
 
 
-def test_a_fork_server_that_dies_as_it_is_asked_costs_no_reply() -> None:
+def test_a_fork_server_that_dies_on_a_request_costs_no_reply() -> None:
     server = forkserver._forkserver  # type: ignore[attr-defined]
 
     async def story() -> None:
@@ -116,7 +116,7 @@ def test_a_fork_server_that_dies_as_it_is_asked_costs_no_reply() -> None:
     asyncio.run(story())
 
 
-def test_a_fork_server_that_dies_again_and_again_leaves_the_reply_unscored(
+def test_a_fork_server_that_keeps_dying_leaves_the_reply_unscored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def dies(_: ForkServerProcess) -> None:
@@ -142,7 +142,7 @@ def test_a_verifier_that_needs_no_worker_starts_none() -> None:
     asyncio.run(story())
 
 
-def test_who_shares_a_worker_with_one_that_dies_or_hangs_is_verified_all_the_same() -> None:
+def test_replies_that_share_a_worker_with_a_dying_or_hanging_one_are_still_verified() -> None:
     hard = sample("math", "7")
 
     async def story() -> None:
@@ -163,7 +163,7 @@ def test_who_shares_a_worker_with_one_that_dies_or_hangs_is_verified_all_the_sam
     asyncio.run(story())
 
 
-def test_a_reply_larger_than_the_pipe_does_not_stop_the_loop_while_the_worker_is_busy() -> None:
+def test_a_reply_larger_than_the_pipe_does_not_block_the_loop() -> None:
     question = sample("math", "7")
     long = wrap("7").replace("<think>", "<think>" + "so " * 10**6)
 
@@ -176,28 +176,28 @@ def test_a_reply_larger_than_the_pipe_does_not_stop_the_loop_while_the_worker_is
             asking = [
                 asyncio.create_task(verifying.verify(reply, question)) for reply in (long, wrap("8"), long)
             ]
-            await asyncio.sleep(0.05)  # a loop that is stopped here would never come back
+            await asyncio.sleep(0.05)  # a blocked loop would never return here
             os.kill(worker._process.pid or 0, signal.SIGCONT)
             return [verdict.score for verdict in await asyncio.gather(*asking)]
 
     assert asyncio.run(story()) == [1.0, 0.0, 1.0]
 
 
-def test_who_stops_waiting_takes_no_verdict_from_the_others() -> None:
+def test_a_cancelled_request_does_not_affect_the_other_verdicts() -> None:
     question = sample("math", "7")
 
     async def story() -> list[float]:
         async with Verifying(workers=1, timeout_s=60) as verifying:
             asking = [asyncio.create_task(verifying.verify(wrap(f"{n}"), question)) for n in range(5, 11)]
             await asyncio.sleep(0)
-            asking.pop(0).cancel()  # the worker is at it
-            asking.pop(-1).cancel()  # it still waits here
+            asking.pop(0).cancel()  # already at the worker
+            asking.pop(-1).cancel()  # still queued here
             return [verdict.score for verdict in await asyncio.gather(*asking)]
 
     assert asyncio.run(story()) == [0.0, 1.0, 0.0, 0.0]
 
 
-def test_where_no_worker_can_be_started_each_reply_is_unscored_and_none_hangs(
+def test_if_no_worker_can_start_every_reply_is_unscored_and_none_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     question = sample("math", "7")
@@ -227,7 +227,7 @@ def test_where_no_worker_can_be_started_each_reply_is_unscored_and_none_hangs(
     asyncio.run(story())
 
 
-def test_a_worker_that_cannot_be_started_leaves_its_replies_to_one_that_runs(
+def test_replies_of_a_worker_that_cannot_start_go_to_a_running_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     question = sample("math", "7")
@@ -245,7 +245,7 @@ def test_a_worker_that_cannot_be_started_leaves_its_replies_to_one_that_runs(
     assert asyncio.run(story()) == [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
 
 
-def test_a_reply_that_takes_long_holds_up_no_other_while_a_worker_is_idle() -> None:
+def test_a_slow_reply_delays_no_other_while_a_worker_is_idle() -> None:
     question = sample("math", "7")
 
     async def story() -> tuple[list[float], float]:
@@ -265,7 +265,7 @@ def test_a_reply_that_takes_long_holds_up_no_other_while_a_worker_is_idle() -> N
     assert asyncio.run(story()) == ([0.0] * 12, 1.0)
 
 
-def test_replies_that_take_long_make_no_other_wait_and_get_the_verdict_that_they_would_get_alone(
+def test_slow_replies_delay_no_others_and_get_the_same_verdict_as_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from vtune.verifiers import verifying as module
@@ -273,7 +273,7 @@ def test_replies_that_take_long_make_no_other_wait_and_get_the_verdict_that_they
     monkeypatch.setattr(module, "SLOW_WAIT", HANGS)
     monkeypatch.setattr(worker_module, "_work", short_limit.work)
     question = sample("math", "7")
-    # The first goes beyond the limit; the others take up to a second each.
+    # The first exceeds the limit; the others take up to a second each.
     long = [wrap(f"(x+y+z)^{{{power}}}") for power in (300, 30, 30)]
 
     async def story() -> tuple[list[float], list[float]]:
@@ -283,16 +283,14 @@ def test_replies_that_take_long_make_no_other_wait_and_get_the_verdict_that_they
             asking = [asyncio.create_task(verifying.verify(reply, question)) for reply in long]
             await asyncio.sleep(0)
             quick = [(await verifying.verify(wrap(f"{n}"), question)).score for n in range(5, 9)]
-            assert not any(one.done() for one in asking)  # they come one after another
+            assert not any(one.done() for one in asking)  # slow replies run one after another
             return quick, [one.score for one in await asyncio.gather(*asking)]
 
     quick, slow = asyncio.run(story())
     assert (quick, slow) == ([0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0])
 
 
-def test_a_process_that_cannot_interrupt_itself_is_given_up_and_its_reply_is_verified_among_the_slow() -> (
-    None
-):
+def test_a_stuck_process_is_given_up_and_its_reply_verified_by_the_slow_workers() -> None:
     question = sample("math", "7")
 
     async def story() -> list[float]:
@@ -300,7 +298,9 @@ def test_a_process_that_cannot_interrupt_itself_is_given_up_and_its_reply_is_ver
             await verifying.verify(wrap("7"), question)
             (worker,) = verifying._fast.workers
             assert worker._fast is not None
-            assert worker._alarm is None  # that of the start would look whether it hangs a minute later
+            assert (
+                worker._alarm is None
+            )  # an alarm set at the start would only check for a hang a minute later
             worker._fast = dataclasses.replace(worker._fast, stuck_s=0.2)
             allow(worker, 3.0)
             assert worker._process is not None
@@ -309,7 +309,7 @@ def test_a_process_that_cannot_interrupt_itself_is_given_up_and_its_reply_is_ver
             asking = [asyncio.create_task(verifying.verify(wrap(f"{n}"), question)) for n in (7, 8)]
             while worker._process is not None and worker._process.pid == stopped:
                 await asyncio.sleep(0.05)
-            worker._timeout_s = 60.0  # what starts in its place does so on a machine that may be busy
+            worker._timeout_s = 60.0  # its replacement may start slowly on a busy machine
             found = [verdict.score for verdict in await asyncio.gather(*asking)]
             assert verifying._slow.workers[0]._process is not None
             return found
@@ -317,7 +317,7 @@ def test_a_process_that_cannot_interrupt_itself_is_given_up_and_its_reply_is_ver
     assert asyncio.run(story()) == [1.0, 0.0]
 
 
-def test_a_slow_reply_for_which_no_process_has_room_in_time_is_unscored(
+def test_a_slow_reply_without_a_free_process_in_time_is_unscored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from vtune.verifiers import verifying as module
@@ -337,8 +337,8 @@ def test_a_slow_reply_for_which_no_process_has_room_in_time_is_unscored(
     assert "take long" in second.what
 
 
-def test_a_worker_that_is_kept_waiting_has_more_time_than_one_that_computes() -> None:
-    """Four times `timeout_s` by the clock."""
+def test_a_worker_that_waits_for_the_cpu_has_more_time_than_one_that_computes() -> None:
+    """Its limit is four times `timeout_s` of wall-clock time."""
     question = sample("math", "7")
 
     async def story() -> float:
@@ -378,21 +378,21 @@ def test_a_worker_that_is_kept_waiting_has_more_time_than_one_that_computes() ->
         ("\\sum_{i=1}^{9} i", True),
         ("((((7))))", True),
         ("1+" * 60 + "1", True),
-        ("9^{9^{9^{9}}}", False),  # refused, which takes no time
+        ("9^{9^{9^{9}}}", False),  # is refused, which takes no time
         ("(10^9)!", False),
     ],
 )
-def test_what_may_take_long_is_told_at_a_glance(answer: str, slow: bool) -> None:
+def test_possibly_slow_replies_are_recognised_from_their_text(answer: str, slow: bool) -> None:
     assert looks_slow(wrap(answer), sample("math", "7")) is slow
     assert looks_slow(wrap("7"), sample("math", answer)) is slow
 
 
-def test_a_reply_that_uses_up_its_slice_is_verified_again_with_the_same_verdict(
+def test_a_reply_that_uses_up_its_time_slice_is_verified_again_with_the_same_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from vtune.verifiers import verifying as module
 
-    monkeypatch.setattr(module, "SLICE", 0.001)  # processor time of a start alone is more
+    monkeypatch.setattr(module, "SLICE", 0.001)  # even a start takes more CPU time than this
     question = sample("math", "\\frac{1}{2}")
 
     async def story() -> tuple[list[float], bool]:

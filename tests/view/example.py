@@ -1,4 +1,4 @@
-"""A run as one might find it: a hundred steps on two sources, one of which gets worse after step 60."""
+"""A realistic run: a hundred steps on two sources, one of which gets worse after step 60."""
 
 import io
 import json
@@ -22,7 +22,7 @@ SOURCES = "lens", "signs"
 
 
 def make_example(folder: Path, *, seed: int = 0, learning_rate: float = 1e-6) -> Path:
-    """A run folder with its data beside it; the same at every call."""
+    """Make a run folder with its data beside it; the same at every call."""
     data = folder.parent / "questions.parquet"
     asked = [
         Sample(**{**_fields(sample), "id": f"{SOURCES[n % 2]}/{n}", "source": SOURCES[n % 2]})
@@ -52,7 +52,7 @@ def _fields(sample: Sample) -> dict[str, object]:
 
 
 def _skill(source: str, step: int) -> float:
-    """The share of right answers: of one source it falls after `TURN`."""
+    """The share of right answers, which falls after `TURN` for one source."""
     rising = 0.2 + 0.6 * min(step, TURN) / TURN
     return rising if source == "lens" or step <= TURN else rising - 0.5 * (step - TURN) / (STEPS - TURN)
 

@@ -1,4 +1,4 @@
-"""A run in which every text and every picture is an attack on whoever shows it."""
+"""A run in which every text and picture is an attack on the program that shows it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,13 +28,13 @@ UNSEEN = "\u202eevil\u202c \u2066isolated\u2069 \u200e\u061c\ufeff \U000e0041"
 TEXT = "\n".join((*MARKUP, *TERMINAL, UNSEEN))
 FORMULA = '=HYPERLINK("http://evil.example")'
 LONG = 10_000_000
-"""Characters of a line."""
+"""Characters in one line."""
 STEERING = set("\x1b\x07\x08\x7f\x9b\x00\u202e\u202c\u2066\u2069\u200e\u061c\ufeff\U000e0041")
-"""What reaches no screen as it is."""
+"""Characters that must never reach a screen unescaped."""
 
 
 def hostile_trajectories() -> list[Trajectory]:
-    """Texts everywhere; a line of 10 MB; pictures that are bombs, broken, or no pictures."""
+    """Trajectories with hostile texts everywhere, a line of 10 MB, and bombs or broken pictures."""
     call = Call(
         tool=TEXT,
         arguments=TEXT,
@@ -85,7 +85,7 @@ def hostile_trajectories() -> list[Trajectory]:
 
 
 def make_hostile_run(folder: Path) -> Path:
-    """A run of two steps of them; its own name is an attack too."""
+    """Make a run with two steps of them; its name is an attack, too."""
     run = make_run(
         folder / "<img src=x onerror=alert(13)>", {0: hostile_trajectories(), 4: hostile_trajectories()[:1]}
     )

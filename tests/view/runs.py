@@ -1,4 +1,4 @@
-"""Runs to look at, for tests: made of records, without a model."""
+"""Runs for tests of the viewer, made from records without a model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -79,7 +79,7 @@ UNSCORED = replace(
 
 
 def make_run(folder: Path, steps: dict[int, Sequence[Trajectory]]) -> Path:
-    """A run folder with a recipe that says nothing."""
+    """Make a run folder with an empty recipe."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "recipe.yaml").write_text("steps: 2\n", encoding="utf-8")
     (folder / "metrics.jsonl").write_text(

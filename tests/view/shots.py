@@ -1,4 +1,4 @@
-"""Pictures of the viewer for its page: `python -m tests.view.shots FOLDER`, after `make browser`."""
+"""Screenshots of the viewer for its page: `python -m tests.view.shots FOLDER`, after `make browser`."""
 
 import sys
 import tempfile
@@ -17,11 +17,11 @@ PAGES: dict[str, tuple[str, str, str]] = {
     "list": ("#/0?q=right%3Ayes%20faithful%3Ano", "text=/of \\d+/", "h1"),
     "trajectory": ("#/0/step-000099/1", "text=call 0: python", "h1"),
 }
-"""Name -> address, what is waited for, and what the picture begins at."""
+"""Name -> address, element to wait for, and element where the screenshot starts."""
 
 
 def photograph(page: Any, file: Path, name: str, target: Path) -> None:
-    """One page of the file that a run was written to."""
+    """Take a screenshot of one page of a run's HTML file."""
     path, wait, top = PAGES[name]
     page.goto(f"file://{file}{path}")
     page.wait_for_selector(wait)
@@ -30,7 +30,7 @@ def photograph(page: Any, file: Path, name: str, target: Path) -> None:
 
 
 def main(folder: Path, widths: tuple[int, ...], schemes: tuple[str, ...]) -> None:
-    """Write a picture of each page; names tell width and scheme where there are several."""
+    """Write a screenshot of each page; names include width and colour scheme if there are several."""
     with tempfile.TemporaryDirectory() as work, sync_playwright() as started:
         run = make_example(Path(work) / "codev-lens")
         file = Path(work) / "page.html"

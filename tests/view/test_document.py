@@ -27,7 +27,7 @@ def documented(
 
 @settings(max_examples=40)
 @given(trajectories())
-def test_the_parts_of_a_turn_are_the_turn(trajectory: Trajectory) -> None:
+def test_the_parts_of_a_turn_add_up_to_the_turn(trajectory: Trajectory) -> None:
     for message, turn in zip(trajectory.messages, turns_of(trajectory), strict=True):
         texts = [IMAGE if part["kind"] == "picture" else part["text"] for part in turn["parts"]]
         assert "".join(texts) == message.content
@@ -55,7 +55,7 @@ def test_calls_are_placed_by_tokens_and_pictures() -> None:
     assert [turn["calls"] for turn in turns_of(masked)] == [[], [], [], [], [], [], [0]]
 
 
-def test_a_document_says_what_was_earned_and_shown(tmp_path: Path) -> None:
+def test_a_document_shows_rewards_and_pictures(tmp_path: Path) -> None:
     found = documented(tmp_path, LOOKED)
     assert (found["key"], found["step"], found["right"], found["advantage"]) == (
         "step-000003/0",
@@ -70,14 +70,14 @@ def test_a_document_says_what_was_earned_and_shown(tmp_path: Path) -> None:
     json.dumps(found, allow_nan=False)
 
 
-def test_a_long_text_keeps_its_ends() -> None:
+def test_a_long_text_keeps_its_beginning_and_end() -> None:
     cut = shortened({"a": ["x" * 10_000_000 + "end"]})["a"][0]
     assert len(cut) < LONGEST + 100
     assert cut.endswith("end")
     assert f"{10_000_003 - LONGEST} characters are left out" in cut
 
 
-def test_pictures_outside_of_the_place_are_not_read(tmp_path: Path) -> None:
+def test_pictures_outside_the_folder_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(LOOKED.images[0].data or b"")
     run = make_run(tmp_path / "run", {})
     place = Place(run, "run", "run")
@@ -92,13 +92,13 @@ def test_pictures_outside_of_the_place_are_not_read(tmp_path: Path) -> None:
     assert "leads out of" in shown["pictures"][0]["problem"]
 
 
-def test_a_broken_picture_is_a_problem_of_the_picture(tmp_path: Path) -> None:
+def test_a_broken_picture_is_reported_in_its_place(tmp_path: Path) -> None:
     bomb = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + b"\x00\x01\x00\x00" * 2 + b"\x08\x02\0\0\0" + b"\0" * 4
     shown = documented(tmp_path, replace(LOOKED, images=(Picture(data=bomb), Picture(data=b"<svg>"))))
     assert [bool(one["problem"]) for one in shown["pictures"]] == [True, True]
 
 
-def test_the_terminal_shows_boxes_and_spells_no_control(tmp_path: Path) -> None:
+def test_the_terminal_shows_boxes_and_no_control_characters(tmp_path: Path) -> None:
     asked = {"ground_truth": "4", "verifier": "exact", "verifier_parm": {}, "choices": [], "evidence": [
         {"label": "sign", "picture": 0, "box": [40, 24, 60, 40]}]}  # fmt: skip
     text = printed(render_trajectory(documented(tmp_path, MISSED, asked)))
@@ -114,7 +114,7 @@ def test_the_terminal_shows_boxes_and_spells_no_control(tmp_path: Path) -> None:
 
 
 def detecting(answer: str, **more: object) -> tuple[Trajectory, dict[str, object]]:
-    """A detection in thousandths of a picture of 64 x 48 px, as V-Triune has it, and what it asks."""
+    """A detection trajectory in thousandths of a 64 x 48 px picture, as in V-Triune, and its sample."""
     truth = [
         {"label": "sign", "bbox_2d": [125, 250, 500, 750]},
         {"label": "cup", "bbox_2d": [750, 0, 1000, 500]},
@@ -125,7 +125,7 @@ def detecting(answer: str, **more: object) -> tuple[Trajectory, dict[str, object
     return replace(LOOKED, messages=said), asked
 
 
-def test_boxes_of_the_truth_and_of_the_answer_are_on_the_first_picture(tmp_path: Path) -> None:
+def test_boxes_of_truth_and_answer_are_on_the_first_picture(tmp_path: Path) -> None:
     answer = [
         {"label": "sign", "bbox_2d": [125, 250, 500, 625]},
         {"label": "cup", "bbox_2d": [0, 900, 99, 999]},
@@ -165,13 +165,13 @@ def test_the_terminal_shows_what_was_asked_and_answered(tmp_path: Path) -> None:
         ("[0, 900, 99, 999]", "answered [0, 43.2, 6.3, 48]: meets no box"),
     ],
 )
-def test_the_terminal_says_what_an_answer_meets(answer: str, line: str, tmp_path: Path) -> None:
+def test_the_terminal_shows_how_an_answer_overlaps_the_truth(answer: str, line: str, tmp_path: Path) -> None:
     verifier = "point_in_box" if answer.startswith("(") else "grounding"
     document = documented(tmp_path, *detecting(answer, verifier=verifier))
     assert line in printed(render_trajectory(document))
 
 
-def test_an_answer_outside_of_the_picture_is_not_on_the_sketch(tmp_path: Path) -> None:
+def test_an_answer_outside_the_picture_is_not_on_the_sketch(tmp_path: Path) -> None:
     answer = '[{"label": "sign", "bbox_2d": [1500, 1500, 1600, 1600]}]'
     text = printed(render_trajectory(documented(tmp_path, *detecting(answer))))
     assert "a: answer" not in text
@@ -197,14 +197,14 @@ NO_LABEL = {"key": "a", "sample_id": "s", "source": "x", "rollout": 0, "label": 
 
 
 @pytest.mark.parametrize("line", ["[]", "{}", '{"key": 1}', "nonsense", json.dumps(NO_LABEL)])
-def test_a_line_that_is_no_label_is_named(tmp_path: Path, line: str) -> None:
+def test_an_invalid_label_line_is_reported(tmp_path: Path, line: str) -> None:
     file = tmp_path / "labels.jsonl"
     file.write_text(line + "\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"not a label"):
         read_labels(file)
 
 
-def test_a_label_that_a_kill_has_cut_does_not_spoil_the_next(tmp_path: Path) -> None:
+def test_a_label_truncated_by_a_kill_does_not_corrupt_the_next(tmp_path: Path) -> None:
     file = tmp_path / "labels.jsonl"
     append_label(file, label("a/0", "right"))
     whole = file.read_bytes()

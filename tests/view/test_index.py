@@ -76,12 +76,12 @@ A, B, C, D = "step-000000/0", "step-000000/1", "step-000005/0", "step-000005/1"
         ("sample:charts/1", [C]),
     ],
 )
-def test_a_query_finds(run: Path, query: str, expected: list[str]) -> None:
+def test_a_query_finds_its_trajectories(run: Path, query: str, expected: list[str]) -> None:
     assert keys(opened(run), query, {B: "wrong"}) == expected
 
 
-def test_of_what_needs_no_look_nobody_says_whether_it_is_faithful(tmp_path: Path) -> None:
-    """An environment's outcome says that it needs none, in files that were written before they said so."""
+def test_trajectories_that_need_no_look_have_no_faithfulness(tmp_path: Path) -> None:
+    """In older files without that column, an environment's outcome shows that no look is needed."""
     before = replace(MISSED, outcome=Outcome(1.0, "at the goal"))
     drawn = [MISSED, replace(MISSED, needs_look=False), replace(MISSED, needs_look=True), before]
     run = make_run(tmp_path / "run", {0: drawn})
@@ -125,19 +125,19 @@ def test_any_text_is_a_query_or_an_error(text: str) -> None:
     st.text("abé", min_size=1, max_size=3),
     st.integers(0, 4),
 )
-def test_text_search_finds_what_python_finds(texts: list[str], wanted: str, cut: int) -> None:
+def test_text_search_matches_python(texts: list[str], wanted: str, cut: int) -> None:
     column = pa.chunked_array([pa.array(texts, pa.string()).slice(cut), pa.array(texts, pa.string())])
     assert holds(column, wanted).to_pylist() == [wanted in text for text in texts[cut:] + texts]
 
 
-def test_a_query_finds_nothing_in_an_index_of_no_chunks() -> None:
-    """As of a run without trajectories; PyArrow before 26 ended the process there."""
+def test_a_query_finds_nothing_in_an_empty_index() -> None:
+    """As for a run without trajectories; PyArrow before 26 crashed the process there."""
     table = pa.table({"source": pa.chunked_array([], pa.string())})
     assert select(table, parse_query("source=puzzles"), {}).to_pylist() == []
 
 
-def test_a_text_in_quotes_is_meant_as_it_stands(tmp_path: Path) -> None:
-    """A question may well be answered with "none", which without quotes is what is not known."""
+def test_a_quoted_text_is_taken_literally(tmp_path: Path) -> None:
+    """An answer may be the word "none", which without quotes means an unknown value."""
     drawn = [replace(LOOKED, answer="none"), UNSCORED, replace(MISSED, answer="a,b", source="none")]
     index = opened(make_run(tmp_path / "run", {0: drawn}))
     none, unknown, parted = (f"step-000000/{row}" for row in range(3))
@@ -145,13 +145,13 @@ def test_a_text_in_quotes_is_meant_as_it_stands(tmp_path: Path) -> None:
     assert keys(index, "answer:none") == [unknown]
     assert keys(index, '-answer:"none"') == [unknown, parted]
     assert keys(index, 'answer:"a,b" source:"none"') == [parted]
-    # Of what is no text there is no other `none`.
+    # For values other than text, quoted and unquoted `none` are the same.
     assert keys(index, 'right:"none" flag:"none" reward:"none"') == [unknown]
     assert keys(index, 'stop:"none"') == keys(index, "stop:none") == []
     assert keys(index, '-stop:"none" stop:"answer,length"') == [none, unknown, parted]
 
 
-def test_a_flag_is_one_of_ours_or_of_a_trajectory_that_is_there(tmp_path: Path) -> None:
+def test_a_flag_must_be_ours_or_occur_in_a_trajectory(tmp_path: Path) -> None:
     flagged = replace(MISSED, calls=(replace(MISSED.calls[0], flags=("blurred",)),))
     index = opened(make_run(tmp_path / "run", {0: [LOOKED, MISSED, flagged]}))
     assert keys(index, "flag:blurred") == ["step-000000/2"]
@@ -163,7 +163,7 @@ def test_a_flag_is_one_of_ours_or_of_a_trajectory_that_is_there(tmp_path: Path) 
         assert refused.value.fix.endswith(", blurred, none")
 
 
-def test_a_tool_of_any_name_is_one_word_of_a_query(tmp_path: Path) -> None:
+def test_a_tool_of_any_name_is_a_single_query_word(tmp_path: Path) -> None:
     call = replace(LOOKED.calls[0], tool='my "zoom": a,b \n', status="invalid")
     called = replace(LOOKED, calls=(call, call), tool_scores=(), call_advantages=())
     index = opened(make_run(tmp_path / "run", {0: [LOOKED, called]}))
@@ -186,8 +186,8 @@ def test_only_new_and_changed_files_are_indexed(run: Path) -> None:
     assert len(list(index.folder.glob("*.arrow"))) == 3
 
 
-def test_facts_that_change_raise_the_version_of_the_index(tmp_path: Path) -> None:
-    """What was opened before keeps its parts otherwise, with facts of the former meaning."""
+def test_changed_facts_require_a_new_index_version(tmp_path: Path) -> None:
+    """Otherwise an index opened before would keep its parts with the old meaning."""
     given_up = replace(LOOKED, calls=(replace(LOOKED.calls[0], status="infra", images=(), crops=()),))
     table = opened(make_run(tmp_path / "run", {0: [LOOKED, MISSED, UNSCORED, given_up]})).table
     facts = hashlib.sha256(repr((str(table.schema), table.to_pylist())).encode()).hexdigest()[:16]
@@ -195,14 +195,14 @@ def test_facts_that_change_raise_the_version_of_the_index(tmp_path: Path) -> Non
     assert (VERSION, facts) == (6, "a66ed2aef79e4312"), "where facts changed, raise VERSION; both stand here"
 
 
-def test_a_copy_beside_a_file_of_the_run_is_not_counted_twice(run: Path) -> None:
+def test_a_copy_of_a_run_file_is_not_counted_twice(run: Path) -> None:
     stored = run / "trajectories"
     for name in ("step-000000-good", "step-000000 (copy)", "best"):
         (stored / f"{name}.parquet").write_bytes((stored / "step-000000.parquet").read_bytes())
     (stored / "step-000005-rank-1.parquet").write_bytes((stored / "step-000000.parquet").read_bytes())
-    # A file of another process is the run's own.
+    # A file written by another process belongs to the run.
     assert keys(opened(run), "") == [A, B, "step-000005-rank-1/0", "step-000005-rank-1/1", C, D]
-    # What is named itself is meant, and so is a folder in which every file has a name of somebody's own.
+    # A file that is named explicitly counts, and so does a folder in which all files have custom names.
     (alone,) = find_places(stored / "best.parquet")
     assert alone.files() == [stored / "best.parquet"]
     for file in stored.glob("step-*"):
@@ -210,14 +210,14 @@ def test_a_copy_beside_a_file_of_the_run_is_not_counted_twice(run: Path) -> None
     assert len(keys(opened(run), "")) == 2
 
 
-def test_a_part_that_was_cut_short_is_not_taken_for_one(run: Path) -> None:
+def test_a_truncated_index_part_is_ignored(run: Path) -> None:
     index = opened(run)
     part = next(index.folder.glob("step-000000*"))
     part.write_bytes(part.read_bytes()[:100])
     assert "index is damaged" in opened(run).failed[0].what
 
 
-def test_indexing_writes_to_the_folder_of_the_index_alone(run: Path) -> None:
+def test_indexing_writes_only_to_the_index_folder(run: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
     index = opened(run)
     after = {path for path in run.rglob("*") if path.is_file() and path.parent != index.folder}
@@ -225,8 +225,8 @@ def test_indexing_writes_to_the_folder_of_the_index_alone(run: Path) -> None:
     assert all(path.stat().st_mtime_ns == time for path, time in before.items())
 
 
-def test_where_nobody_may_write_the_index_is_elsewhere_and_goes_away(run: Path) -> None:
-    (run / ".view").touch()  # a file where the folder would be
+def test_in_a_read_only_folder_the_index_is_temporary(run: Path) -> None:
+    (run / ".view").touch()  # a file in place of the folder
     index = opened(run)
     folder = index.folder
     assert folder != run / ".view"
@@ -242,7 +242,7 @@ def test_links_out_of_the_run_are_refused(run: Path, tmp_path: Path) -> None:
         opened(run)
 
 
-def test_facets_are_what_there_is(run: Path) -> None:
+def test_facets_list_the_existing_values(run: Path) -> None:
     found = facets(opened(run).table)
     assert found == {
         "source": ["charts", "lens"],
@@ -254,7 +254,7 @@ def test_facets_are_what_there_is(run: Path) -> None:
     }
 
 
-def test_a_file_of_others_does_not_hide_the_runs(run: Path, tmp_path: Path) -> None:
+def test_a_foreign_file_does_not_hide_runs(run: Path, tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "b"):
         folder.mkdir(exist_ok=True)
         pq.write_table(pa.table({"text": ["a"]}), folder / "passages.parquet")
@@ -283,13 +283,13 @@ def test_a_trajectory_is_located(run: Path) -> None:
             index.locate(key)
 
 
-def test_a_file_alone_is_a_place(run: Path) -> None:
+def test_a_single_file_is_a_place(run: Path) -> None:
     file = run / "trajectories" / "step-000000.parquet"
     assert find_places(file) == [Place(file, "step-000000", "trajectories")]
     assert keys(opened(file), "right:yes") == [A]
 
 
-def test_places_of_one_name_are_called_by_where_they_lie(tmp_path: Path) -> None:
+def test_places_with_the_same_name_are_named_by_their_paths(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     runs = [make_run(tmp_path / name, {0: [LOOKED]}) for name in ("a/seed-0", "b/seed-0", "other")]
@@ -299,8 +299,8 @@ def test_places_of_one_name_are_called_by_where_they_lie(tmp_path: Path) -> None
     assert [place.name for place in find_all([tmp_path / "a", tmp_path / "b"])] == ["a/seed-0", "b/seed-0"]
 
 
-def test_a_number_that_is_none_is_not_known_to_an_index(tmp_path: Path) -> None:
-    """Such a file is not of vtune; its list is shown all the same, and JSON has no NaN."""
+def test_a_nan_counts_as_unknown_in_an_index(tmp_path: Path) -> None:
+    """vtune writes no such file, but its list is still shown, and JSON has no NaN."""
     file = make_run(tmp_path / "run", {0: [LOOKED]}) / "trajectories/step-000000.parquet"
     table = pq.read_table(file)
     (row,) = table.to_pylist()

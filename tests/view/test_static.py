@@ -1,4 +1,4 @@
-"""Modules of the page that need no browser, in Node."""
+"""JavaScript modules of the page that need no browser, run in Node."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ NO_PAGE = "globalThis.document = { getElementById: () => null };"
 
 
 def said(folder: Path, code: str) -> Any:
-    """What an expression of the page's modules comes to."""
+    """The value of an expression in the page's modules."""
     shutil.copytree(STATIC, folder, dirs_exist_ok=True)
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "asked.js").write_text(
@@ -32,7 +32,7 @@ def said(folder: Path, code: str) -> Any:
     return json.loads(ended.stdout)
 
 
-def test_runs_of_one_recipe_are_one_line_and_a_seed_that_comes_again_is_its_own(tmp_path: Path) -> None:
+def test_runs_of_one_recipe_are_one_line_and_a_repeated_seed_is_separate(tmp_path: Path) -> None:
     runs = [
         {"line": "a", "seed": 0},
         {"line": "a", "seed": 1},
@@ -47,7 +47,7 @@ def test_runs_of_one_recipe_are_one_line_and_a_seed_that_comes_again_is_its_own(
     assert said(tmp_path, code) == [["lr (2 seeds)", 2], ["again", 1], ["other/seed-0", 1]]
 
 
-def test_pages_of_a_list_are_kept_in_the_addresses_of_their_trajectories(tmp_path: Path) -> None:
+def test_trajectory_addresses_keep_the_page_of_the_list(tmp_path: Path) -> None:
     code = """
         const { address } = await import("./list.js");
         const ones = [[0, "a b", "step-1/2", 100], [0, "", "", 100], [0, "a", "k/0"], [3, ""]];
@@ -87,7 +87,7 @@ GOOD = (
 )
 
 
-def test_a_file_refuses_the_queries_that_the_viewer_refuses_in_its_words(tmp_path: Path) -> None:
+def test_an_html_file_refuses_queries_with_the_viewers_messages(tmp_path: Path) -> None:
     code = f"""
         const {{ query }} = await import("./query.js");
         const told = (text) => {{
@@ -100,7 +100,7 @@ def test_a_file_refuses_the_queries_that_the_viewer_refuses_in_its_words(tmp_pat
     assert not any(map(refusal, GOOD))
 
 
-def test_a_file_knows_the_flags_and_reads_quotes_as_the_viewer_does(tmp_path: Path) -> None:
+def test_an_html_file_reads_flags_and_quotes_like_the_viewer(tmp_path: Path) -> None:
     flags = get_args(Flag)
     asked = [f"flag:{','.join(flags)}", "flag:blurred", "flag:none", 'stop:"none"', 'stop:"length,answer"']
     code = f"""
@@ -122,7 +122,7 @@ def refusal(text: str) -> str | None:
     return None
 
 
-def test_a_change_leads_to_the_trajectories_behind_it(tmp_path: Path) -> None:
+def test_a_change_links_to_its_trajectories(tmp_path: Path) -> None:
     ones = [
         {"source": "signs", "name": "accuracy", "verdict": "fell back", "best_step": 64},
         {"source": "all", "name": "truncated", "verdict": "worse", "best_step": 9},
@@ -139,8 +139,8 @@ def test_a_change_leads_to_the_trajectories_behind_it(tmp_path: Path) -> None:
     assert [term.name for term in parse_query(found[0]).terms] == ["source", "right", "step"]
 
 
-def test_a_page_spells_out_what_a_terminal_spells_out(tmp_path: Path) -> None:
-    """The same characters, of all that there are; how they are spelt differs."""
+def test_the_page_escapes_the_same_characters_as_the_terminal(tmp_path: Path) -> None:
+    """The same characters, out of all Unicode; only the spelling differs."""
     unsafe = [code for code in range(0x110000) if clean(chr(code)) != chr(code)]
     code = """
         const { clean } = await import("./dom.js");

@@ -14,7 +14,7 @@ from vtune.rollout.vllm_environment import child_environment, environment
 
 __all__ = ["cold_start", "lens", "schooled"]
 
-# `make test-vllm` runs these, in an environment of their own; where nothing is collected, pytest fails.
+# `make test-vllm` runs these in a separate environment; there pytest must fail if nothing is collected.
 collect_ignore_glob = [] if find_spec("vllm") else ["test_*.py"]
 
 
@@ -41,14 +41,14 @@ PRELOADED = (
     "vtune.rollout.vllm",
     "tests.vllm.preloaded",
 )
-"""Nearly all that a core or a server would import, which takes it longer than all else."""
+"""Nearly everything that an engine core or server would import, which takes most of its start-up time."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def warm() -> Iterator[BaseContext]:
-    """Engine cores and servers start from one process that has imported vLLM, as clean as a spawned one.
+    """Start engine cores and servers from one process that has imported vLLM, as clean as a spawned one.
 
-    A spawned one imports for ten seconds before it loads a model.
+    A spawned process would import for ten seconds before it loads a model.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
@@ -62,7 +62,7 @@ def warm() -> Iterator[BaseContext]:
 
 @pytest.fixture(scope="session")
 def server(warm: BaseContext, schooled: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of the cold start; a test that kills it starts it again."""
+    """A server with the cold-started model; a test that kills it restarts it."""
     found = Server(warm, schooled, tmp_path_factory.mktemp("server") / "log")
     try:
         found.start()

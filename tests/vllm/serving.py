@@ -1,4 +1,4 @@
-"""`vllm serve` in a process of its own."""
+"""`vllm serve` in a separate process."""
 
 import importlib
 import multiprocessing
@@ -18,11 +18,11 @@ from tests.conftest import HANGS
 from tests.runs.commands import environment
 
 KV_CACHE = 1 << 27
-"""Bytes: room for 128 conversations of 512 tokens of the tiny model. To fill it with zeros takes time."""
+"""Bytes for 128 conversations of 512 tokens with the tiny model; small, as zeroing the cache takes time."""
 
 
 def serve(words: Sequence[str], settings: Mapping[str, str], log: Path) -> None:
-    """Be `vllm serve` in a session of its own."""
+    """Run `vllm serve` in a separate session."""
     os.setsid()
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(said, 1)
@@ -30,8 +30,8 @@ def serve(words: Sequence[str], settings: Mapping[str, str], log: Path) -> None:
     os.environ.clear()
     os.environ.update(settings)
     sys.argv = ["vllm", "serve", *words]
-    # By their names: what imports this file to make a process of it need not import vLLM. Its engine core is
-    # a fork, as vLLM's are where it can: on a CPU it spawns them, and each imports everything again.
+    # Imported by name, so that importing this file to start a process does not import vLLM. The engine core
+    # is forked, as vLLM does if it can; on a CPU it would spawn it, and import everything again.
     fork = multiprocessing.get_context("fork")
     importlib.import_module("vllm.v1.engine.utils").get_mp_context = lambda: fork
     importlib.import_module("vllm.entrypoints.cli.main").main()
@@ -41,9 +41,9 @@ class Server:
     """Serves a tiny model as vtune/rollout/README.md says, on this machine.
 
     Args:
-        context: Starts its process.
-        model: Folder.
-        log: For what it says.
+        context: The multiprocessing context that starts its process.
+        model: The model's folder.
+        log: The file for its output.
     """
 
     def __init__(self, context: BaseContext, model: Path, log: Path) -> None:
@@ -74,7 +74,7 @@ class Server:
             VLLM_NO_USAGE_STATS="1",
             VLLM_LOGGING_LEVEL="ERROR",
             VLLM_CPU_OMP_THREADS_BIND="nobind",
-            # Its model in the process of its scheduler: one of its own would wait in a busy loop.
+            # Run the model in the scheduler's process: a separate one would busy-wait.
             VLLM_ENABLE_V1_MULTIPROCESSING="0",
             TORCH_COMPILE_DISABLE="1",
             HF_HUB_OFFLINE="1",
@@ -83,14 +83,14 @@ class Server:
             target=serve, args=(words, settings, self._log)
         )
         self._process.start()
-        until = time.monotonic() + HANGS  # 25 to 40 on two idle cores if nothing is imported yet
+        until = time.monotonic() + HANGS  # takes 25 to 40 s on two idle cores if nothing is imported yet
         while not self._healthy():
             if not self._process.is_alive() or time.monotonic() > until:
                 raise AssertionError(f"no server: {self._log.read_text()[-2000:]}")
             time.sleep(0.5)
 
     def kill(self) -> None:
-        """End it at once, with its engine."""
+        """Kill it at once, with its engine."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)  # type: ignore[arg-type]
             self._process.join()

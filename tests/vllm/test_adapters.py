@@ -1,4 +1,4 @@
-"""Adapters alone in a real vLLM: it has loaded the model itself, and gets their two matrices."""
+"""Adapter-only updates in a real vLLM, which has loaded the model itself and gets the two matrices."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ from vtune.update.lora import adapter_units
 __all__ = ["run"]
 
 TOKENS = 200
-"""Of a turn that new adapters come under."""
+"""Tokens of a turn during which new adapters arrive."""
 
 
 @pytest.fixture(scope="module")
 def trained(tiny: Path) -> Policy:
-    """A model with adapters, in training."""
+    """A training model with adapters."""
     return adapted(tiny)
 
 
@@ -67,7 +67,7 @@ def change(policy: Policy, seed: int) -> None:
                 parameter.normal_(0, 0.1)
 
 
-def test_log_probabilities_are_the_trainers_after_every_change(
+def test_with_adapters_log_probabilities_match_the_trainers_after_every_change(
     run: Run[Any], engine: VllmEngine, trained: Policy
 ) -> None:
     asked = requests(trained)
@@ -91,10 +91,8 @@ async def draw_again(engine: VllmEngine, asked: Any) -> Any:
     return list(await asyncio.gather(*(engine.generate(request) for request in asked)))
 
 
-def test_new_adapters_come_under_a_turn_that_is_being_written(
-    run: Run[Any], engine: VllmEngine, trained: Policy
-) -> None:
-    """Each token has the log-probability of the version that drew it."""
+def test_new_adapters_take_effect_within_a_turn(run: Run[Any], engine: VllmEngine, trained: Policy) -> None:
+    """Each token has the log-probability of the version that generated it."""
     asked = [replace(one, sampling=replace(one.sampling, max_new_tokens=TOKENS)) for one in requests(trained)]
 
     async def interrupted(seconds: float) -> Any:
@@ -106,7 +104,7 @@ def test_new_adapters_come_under_a_turn_that_is_being_written(
         await engine.take(lambda: passed(trained), 11)
         return await drawing
 
-    for seconds in (0.2, 0.5, 1.0, 2.0, 4.0):  # of a busy machine
+    for seconds in (0.2, 0.5, 1.0, 2.0, 4.0):  # the machine may be busy
         found = run(interrupted(seconds))
         if any(set(one.weight_versions) == {10, 11} for one in found):
             break
@@ -123,7 +121,7 @@ def test_new_adapters_come_under_a_turn_that_is_being_written(
 
 @torch.no_grad()
 def scored(policy: Policy, request: Any, completion: Any) -> torch.Tensor:
-    """Log-probabilities of a turn under the weights of now."""
+    """Log-probabilities of a turn under the current weights."""
     chat = policy.chat
     row = Row([*request.token_ids, *completion.token_ids], request.pixels)
     packed = pack([row], image_id=chat.image_id, merge=policy.merge, device=policy.device)

@@ -1,4 +1,4 @@
-"""One vLLM beside this process, given one set of weights after the other."""
+"""One vLLM next to this process that receives several sets of weights in turn."""
 
 import asyncio
 import io
@@ -42,7 +42,7 @@ def run() -> Iterator[Run[Any]]:
 
 @pytest.fixture(scope="module")
 def trained(tiny: Path) -> Policy:
-    """The weights in training."""
+    """The training weights."""
     return load(tiny)
 
 
@@ -59,10 +59,10 @@ def setup(tiny: Path) -> Setup:
     )
 
 
-def test_a_vllm_that_does_not_start_says_what_to_change(
+def test_a_vllm_that_fails_to_start_says_what_to_change(
     setup: Setup, trained: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where its cache has no room for a conversation; its own process prints why."""
+    """E.g. if its cache is too small for a conversation; its own process prints why."""
 
     def failed(*_: object) -> None:
         raise RuntimeError("Engine core initialization failed. See root cause above.")
@@ -99,7 +99,7 @@ def engine(
 
 @pytest.fixture
 def weights(trained: Policy) -> Iterator[dict[str, torch.nn.Parameter]]:
-    """To be changed; afterwards they are as before."""
+    """Weights that a test may change; they are restored afterwards."""
     found = dict(trained.model.named_parameters())
     before = {name: parameter.detach().clone() for name, parameter in found.items()}
     with torch.no_grad():
@@ -109,7 +109,7 @@ def weights(trained: Policy) -> Iterator[dict[str, torch.nn.Parameter]]:
 
 
 def requests(policy: Policy, *, stop: tuple[str, ...] = ()) -> list[Request]:
-    """Groups of four: one with two turns and three pictures, two with one, one with pictures like threads."""
+    """Groups of four: one with two turns and three pictures, two with one, one with very thin pictures."""
     thin = [picture(2, 300), picture(300, 3, seed=1)]
     pixels = [policy.pictures.read(data) for data in thin]
     threads = Row(policy.chat.prompt([Message("user", "<image><image>Which?")], pixels), pixels)
@@ -132,7 +132,7 @@ def draw(
     return found
 
 
-def test_a_picture_of_a_group_is_processed_once_and_known_by_its_name(
+def test_a_groups_picture_is_processed_once_and_identified_by_name(
     run: Run[Any], engine: VllmEngine, trained: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processor = engine._llm.renderer.get_mm_processor()
@@ -151,22 +151,22 @@ def test_a_picture_of_a_group_is_processed_once_and_known_by_its_name(
     monkeypatch.setattr(processor, "_call_hf_processor", noted)
     monkeypatch.setattr(MultiModalHasher, "hash_kwargs", named)
     asked = requests(trained)
-    run(engine._llm.reset_mm_cache())  # other tests draw with the same pictures
+    run(engine._llm.reset_mm_cache())  # other tests use the same pictures
     assert len(draw(run, engine, trained, 7, asked)) == len(asked)
     distinct = {pixels.name for request in asked for pixels in request.pixels}
     assert sum(processed) == len(distinct) < sum(len(request.pixels) for request in asked)
-    # With its name: what is hashed otherwise is every pixel, in every turn.
+    # Passed with its name; otherwise vLLM would hash every pixel in every turn.
     assert [given for given in hashed if not isinstance(given.get("image"), str | None)] == []
 
 
 def largest_difference(policy: Policy, asked: Sequence[Request], found: Sequence[Completion]) -> float:
-    """Of log-probabilities: the engine's against those of the training forward."""
+    """The largest difference between the engine's log-probabilities and the training forward's."""
     return max(max(differences_of(policy, *pair)) for pair in zip(asked, found, strict=True))
 
 
 @torch.no_grad()
 def differences_of(policy: Policy, request: Request, completion: Completion) -> list[float]:
-    """Of the log-probability of each token: the engine's against that of the training forward."""
+    """Per token, the difference between the engine's log-probability and the training forward's."""
     row = Row([*request.token_ids, *completion.token_ids], request.pixels)
     chat = policy.chat
     packed = pack([row], image_id=chat.image_id, merge=policy.merge, device=policy.device)
@@ -177,10 +177,10 @@ def differences_of(policy: Policy, request: Request, completion: Completion) -> 
     return found
 
 
-def test_a_picture_that_one_end_of_vllm_has_lost_comes_with_another_attempt(
+def test_a_picture_lost_by_one_side_of_vllm_is_sent_again_on_retry(
     run: Run[Any], engine: VllmEngine, trained: Policy
 ) -> None:
-    """Its engine core answers with an error and no token, which was taken for a turn cut at its length."""
+    """Its engine core returns an error without tokens, which used to be read as a turn cut at its limit."""
     (asked,) = requests(trained)[:1]
     before = draw(run, engine, trained, 3, [asked])
     run(engine._llm.engine_core.reset_mm_cache_async())
@@ -194,7 +194,7 @@ def test_a_picture_that_one_end_of_vllm_has_lost_comes_with_another_attempt(
     [(1, "nothing"), (2, "language_model.layers"), (3, "embed_tokens"), (4, "visual"), (5, "")],
     ids=["nothing", "layers", "tied embedding", "vision", "all"],
 )
-def test_log_probabilities_are_the_trainers_whatever_part_has_changed(
+def test_log_probabilities_match_the_trainers_whatever_part_changed(
     run: Run[Any],
     engine: VllmEngine,
     trained: Policy,
@@ -202,7 +202,7 @@ def test_log_probabilities_are_the_trainers_whatever_part_has_changed(
     version: int,
     part: str,
 ) -> None:
-    """The same prompts each time: whatever vLLM had cached of them is wrong now."""
+    """The same prompts each time: whatever vLLM has cached for them is outdated."""
     torch.manual_seed(version)
     changed = [parameter for name, parameter in weights.items() if part in name]
     assert bool(changed) == (part != "nothing")
@@ -214,10 +214,10 @@ def test_log_probabilities_are_the_trainers_whatever_part_has_changed(
     assert {v for completion in found for v in completion.weight_versions} == {version}
 
 
-def test_weights_come_under_turns_whose_pictures_were_found_in_the_cache(
+def test_weights_may_change_during_turns_with_cached_pictures(
     run: Run[Any], engine: VllmEngine, trained: Policy, weights: dict[str, torch.nn.Parameter]
 ) -> None:
-    """Workers were told of those without their patches, and compute them anew; others come meanwhile."""
+    """Workers know those without their patches and must recompute them, while other requests arrive."""
     long = [replace(one, sampling=replace(one.sampling, max_new_tokens=200)) for one in requests(trained)]
     before = {name: parameter.clone() for name, parameter in weights.items()}
 
@@ -257,7 +257,7 @@ def test_weights_come_under_turns_whose_pictures_were_found_in_the_cache(
 
 
 @pytest.mark.parametrize("by", ["bans", "words allowed"])
-def test_what_is_banned_is_never_drawn_and_has_none_of_the_mass(
+def test_banned_tokens_are_never_sampled_and_have_no_probability(
     run: Run[Any],
     engine: VllmEngine,
     trained: Policy,
@@ -265,10 +265,10 @@ def test_what_is_banned_is_never_drawn_and_has_none_of_the_mass(
     monkeypatch: pytest.MonkeyPatch,
     by: str,
 ) -> None:
-    """Placeholders, and columns that only pad the matrix, are made as likely as all words together."""
+    """Placeholders and padding columns are made as likely as all words together."""
     asked = requests(trained)
     embedding = trained.model.lm_head.weight
-    if by == "words allowed":  # as where there are more columns than can be banned
+    if by == "words allowed":  # as if there were more columns than can be banned
         words = sorted({*range(len(embedding))} - {*engine._submissions._allowed["logit_bias"]})
         monkeypatch.setattr(engine._submissions, "_allowed", {"allowed_token_ids": words})
     banned = [trained.chat.image_id, len(embedding) - 1]
@@ -297,7 +297,7 @@ def hidden(policy: Policy, batch: Batch) -> torch.Tensor:
     return found
 
 
-def test_no_text_of_single_tokens_is_made(
+def test_single_tokens_are_not_decoded_to_text(
     run: Run[Any], engine: VllmEngine, trained: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from vllm.v1.engine import logprobs
@@ -311,7 +311,7 @@ def test_no_text_of_single_tokens_is_made(
         assert largest_difference(trained, requests(trained), found) < 1e-4
 
 
-def test_draws_repeat_and_rollouts_of_a_group_differ(
+def test_samples_are_reproducible_and_rollouts_of_a_group_differ(
     run: Run[Any], engine: VllmEngine, trained: Policy
 ) -> None:
     asked = requests(trained)
@@ -324,7 +324,7 @@ def test_draws_repeat_and_rollouts_of_a_group_differ(
 def test_a_turn_ends_with_its_stop_text_or_its_end_token(
     run: Run[Any], engine: VllmEngine, trained: Policy, weights: dict[str, torch.nn.Parameter]
 ) -> None:
-    """Both are made likely."""
+    """Both are made likely for the test."""
     (code,) = trained.chat.words("</code>")
     asked = requests(trained, stop=("</code>",))
     state = hidden(trained, batched(trained, asked[4]))
@@ -343,7 +343,7 @@ def test_a_turn_ends_with_its_stop_text_or_its_end_token(
 def test_a_groups_prompt_and_pictures_are_computed_once(
     run: Run[Any], engine: VllmEngine, trained: Policy
 ) -> None:
-    """Of a prompt of several blocks, three of four rollouts find all blocks but the last in the cache."""
+    """Three of four rollouts find all blocks of a long prompt except the last in the cache."""
     cached: list[int] = []
 
     async def all_of_them() -> None:
@@ -368,12 +368,12 @@ def test_a_groups_prompt_and_pictures_are_computed_once(
     assert sorted(cached) == [0, *[32 * blocks] * 3]
 
 
-def test_an_exported_folder_is_the_same_policy_to_vllm(tiny: Path, tmp_path: Path) -> None:
+def test_an_exported_folder_is_the_same_policy_in_vllm(tiny: Path, tmp_path: Path) -> None:
     found = run_export(tiny, tmp_path / "plain", dtype=None, vllm=vllm_on)
     assert 0 < found["vllm"] < 1e-4
 
 
-def test_pictures_are_resized_as_on_a_machine_without_torchvision(tiny: Path) -> None:
+def test_pictures_are_resized_as_without_torchvision(tiny: Path) -> None:
     assert find_spec("torchvision")
     shown = Image.open(io.BytesIO(picture(448, 448)))
     edges = {"shortest_edge": 3136, "longest_edge": 12544}

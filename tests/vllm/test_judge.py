@@ -1,4 +1,4 @@
-"""A vision-language model behind a real server as judge: what reaches it, and what its replies are worth."""
+"""A vision-language model behind a real server as judge: its input, and the scoring of its replies."""
 
 import asyncio
 import dataclasses
@@ -16,7 +16,7 @@ from vtune.reward.score import Scorer
 from vtune.schema.message import Picture
 
 CROP = "image.crop((130, 80, 242, 164)).save('a.png')"
-"""Sides of whole patches: the server leaves pictures as they are."""
+"""Sides are multiples of the patch size, so the server does not resize pictures."""
 DRAWN = "a = cv2.imread(image_path)[80:180, 130:240].copy()\na[:] = 0\n"
 DRAWN += "cv2.putText(a, 'score: 1', (5, 60), 0, 0.7, (255, 255, 255), 2)\ncv2.imwrite('a.png', a)"
 
@@ -34,11 +34,11 @@ def endpoint(server: Server, model: Path) -> BatchedEndpoint:
     )
 
 
-def test_a_real_server_takes_our_cuts_and_a_model_that_knows_no_levels_scores_nothing(
+def test_a_real_server_accepts_our_crops_and_a_reply_without_a_level_gives_no_score(
     server: Server, schooled: Path
 ) -> None:
-    """The tiny model writes code, whatever it is asked: no level, so no score. A call that shows nothing
-    costs without a question."""
+    """The tiny model writes code whatever it is asked: no level, so no score. A call that shows nothing is
+    penalised without asking."""
     judge = endpoint(server, schooled)
     asked = sample(images=(Picture(encode(SCENE)),))
     questions = [dataclasses.replace(asked, id=name) for name in ("crop", "drawn")]

@@ -1,4 +1,4 @@
-"""Weights to servers by vLLM's NCCL sender. NCCL is played: a broadcast ends when all workers are in it."""
+"""Sending weights with vLLM's NCCL sender and a fake NCCL: a broadcast ends when all workers have joined."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ WORKERS = 2
 
 
 class Group:
-    """A communicator, and the library that it is of."""
+    """A communicator and its library."""
 
     device = torch.device("cpu")
     comm = "comm"
@@ -37,11 +37,11 @@ class Group:
             self.joined.release()
 
     def destroy(self) -> None:
-        """It ends with the sender."""
+        """Does nothing: it ends with the sender."""
 
 
 class Servers:
-    """Two servers, of which the second fails when it is asked for a path."""
+    """Two servers, the second of which fails on a given path."""
 
     def __init__(self, fails: str, group: Group, *, status: int = 500) -> None:
         self.fails = fails
@@ -63,7 +63,7 @@ class Servers:
         if path == "/update_weights":
             self.group.joined.release()
             if self.fails == path:
-                await asyncio.Event().wait()  # its worker waits for the other's
+                await asyncio.Event().wait()  # its worker waits for the other server's
         return httpx2.Response(200, json={})
 
 
@@ -91,7 +91,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Group:
 
 
 def handed(servers: Servers, passed: list[str]) -> None:
-    """Hand two weights over; those that were read are noted."""
+    """Hand over two weights; record those that were read."""
 
     def weights() -> Iterator[tuple[str, torch.Tensor]]:
         for name in ("a", "b"):
@@ -125,10 +125,10 @@ def test_weights_are_broadcast_to_all_servers(group: Group) -> None:
     ],
 )
 @pytest.mark.parametrize("early", [False, True], ids=["", "before a weight is gathered"])
-def test_a_server_that_fails_under_a_broadcast_ends_it(
+def test_a_server_that_fails_during_a_broadcast_ends_it(
     group: Group, status: int, said: str, fix: str, early: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NCCL would wait for its worker for ever, and the other server's worker waits with it."""
+    """NCCL would wait for its worker for ever, and so would the other server's worker."""
     passed: list[str] = []
     submit = ThreadPoolExecutor.submit
 
@@ -142,13 +142,13 @@ def test_a_server_that_fails_under_a_broadcast_ends_it(
     with pytest.raises(RunFailed, match=said) as caught:
         handed(Servers("/update_weights", group, status=status), passed)
     assert fix in str(caught.value.fix)
-    # To the end, for other processes gather in step with it; and what follows is not broadcast.
+    # All weights are read, as other processes gather in step; but later ones are not broadcast.
     assert passed == ["a", "b"]
     assert group.aborted == ["comm"]
     assert group.disabled
 
 
-def test_nothing_is_broadcast_where_a_server_takes_no_weights(group: Group) -> None:
+def test_nothing_is_broadcast_if_a_server_refuses_weights(group: Group) -> None:
     passed: list[str] = []
     servers = Servers("/start_weight_update", group)
     with pytest.raises(RunFailed, match=r"b: HTTP 500: out of order"):
@@ -158,7 +158,7 @@ def test_nothing_is_broadcast_where_a_server_takes_no_weights(group: Group) -> N
     assert group.aborted == []
 
 
-def test_a_server_that_fails_when_all_weights_have_come_is_left_out(group: Group) -> None:
+def test_a_server_that_fails_after_all_weights_is_left_out(group: Group) -> None:
     servers = Servers("/finish_weight_update", group)
     handed(servers, [])
     assert group.aborted == []
@@ -166,7 +166,7 @@ def test_a_server_that_fails_when_all_weights_have_come_is_left_out(group: Group
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_group_that_is_not_formed_ends_the_run_with_why(
+def test_a_failed_group_setup_ends_the_run_with_the_reason(
     group: Group, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     def alone(info: Any) -> None:
@@ -180,7 +180,7 @@ def test_a_group_that_is_not_formed_ends_the_run_with_why(
 @pytest.mark.parametrize(
     ("said", "kind"), [("NCCL error: remote process exited", RunFailed), ("a bug", RuntimeError)]
 )
-def test_an_error_of_nccl_is_one_of_the_run(
+def test_an_nccl_error_is_a_run_failure(
     group: Group, monkeypatch: pytest.MonkeyPatch, said: str, kind: type[Exception]
 ) -> None:
     def fails(*given: Any, **how: Any) -> None:

@@ -1,4 +1,4 @@
-"""What vLLM does on GPUs alone, as far as its sources show it without one."""
+"""What vLLM does only on GPUs, as far as its sources can be tested without one."""
 
 import asyncio
 import os
@@ -26,15 +26,15 @@ from vtune.update.ranks import Ranks
 GPU = torch.device("cuda", 0)
 
 
-def test_its_sampler_has_room_for_all_that_a_request_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runner of GPUs, with buffers that hold nothing: one token more ends vLLM."""
+def test_vllms_sampler_supports_all_tokens_that_a_request_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPU runner with fake buffers: one token more would crash vLLM."""
 
     class Buffer:
         def __init__(self, *given: Any, **named: Any) -> None:
             self.np = torch.zeros(8, dtype=torch.int32).numpy()
 
         def stage_write(self, *given: Any) -> None:
-            """Nothing is kept."""
+            """Store nothing."""
 
     monkeypatch.setattr(room, "UvaBackedTensor", Buffer)
     monkeypatch.setattr(room, "StagedWriteTensor", Buffer)
@@ -46,8 +46,8 @@ def test_its_sampler_has_room_for_all_that_a_request_names(monkeypatch: pytest.M
         sampler.add_request(2, SamplingParams(logit_bias=dict.fromkeys(range(MOST + 1), BAN)))
 
 
-def test_memory_whose_contents_sleep_has_discarded_wakes_as_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither what was kept on the host nor what goes on sleeping is touched."""
+def test_memory_discarded_by_sleep_is_zeroed_on_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither memory kept on the host nor memory that stays asleep is touched."""
     cleared: list[tuple[int, int]] = []
     mapped: list[tuple[int, ...]] = []
     monkeypatch.setattr(cumem, "cumem_available", True)
@@ -78,7 +78,7 @@ def test_memory_whose_contents_sleep_has_discarded_wakes_as_zeros(monkeypatch: p
 
 
 @pytest.mark.parametrize("ends", ["well", "badly"])
-def test_weights_travel_in_memory_that_can_be_shared(monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
+def test_weights_are_sent_in_shareable_memory(monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
     chosen = "max_split_size_mb:512,expandable_segments:True"
     written: list[str] = []
     monkeypatch.setattr(vllm_senders, "current_alloc_conf", lambda: chosen)
@@ -98,7 +98,7 @@ def test_weights_travel_in_memory_that_can_be_shared(monkeypatch: pytest.MonkeyP
     assert written[1:] == [chosen]
 
 
-def test_a_usual_allocator_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_standard_allocator_is_left_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in alloc_conf.ALLOC_CONF_ENV_VARS:
         monkeypatch.delenv(name, raising=False)
     written: list[str] = []
@@ -109,14 +109,14 @@ def test_a_usual_allocator_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_float32_is_not_multiplied_in_tf32() -> None:
-    """`VLLM_FLOAT32_MATMUL_PRECISION` is for torch; attention of float32 is Triton's."""
+    """`VLLM_FLOAT32_MATMUL_PRECISION` affects only torch; float32 attention uses Triton."""
     assert child_environment(GPU, threads=1)["TRITON_F32_DEFAULT"] == "ieee"
 
 
 @pytest.mark.parametrize(
     ("named", "wanted"), [(None, None), ("", "vtune_files"), ("theirs,more", "theirs,more,vtune_files")]
 )
-def test_our_plugin_is_loaded_whichever_a_user_names(
+def test_our_plugin_is_loaded_whichever_plugins_the_user_names(
     monkeypatch: pytest.MonkeyPatch, named: str | None, wanted: str | None
 ) -> None:
     monkeypatch.delenv("VLLM_PLUGINS", raising=False)
@@ -126,8 +126,8 @@ def test_our_plugin_is_loaded_whichever_a_user_names(
     assert os.environ.get("VLLM_PLUGINS") == named
 
 
-def test_what_a_worker_cannot_do_is_a_failure_of_the_run() -> None:
-    """VLLM raises it with no type of its own; a checkpoint is written for nothing else."""
+def test_an_error_in_a_worker_is_a_run_failure() -> None:
+    """vLLM raises it without a specific type, and a checkpoint is written only for run failures."""
 
     async def refused() -> None:
         raise Exception("Call to wake_up method failed: CUDA out of memory")
@@ -137,13 +137,13 @@ def test_what_a_worker_cannot_do_is_a_failure_of_the_run() -> None:
         asyncio.run(vllm._alive(llm, refused()))
 
 
-def test_all_processes_of_a_group_hand_back_their_cache_before_its_vllm_starts(
+def test_all_processes_of_a_group_release_their_cache_before_vllm_starts(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
 
     class Formed(Exception):
-        """The group, and all that comes after."""
+        """Raised once the group is formed, to skip what follows."""
 
     def formed(*given: Any, **named: Any) -> TensorParallelGroup:
         calls.append("formed")

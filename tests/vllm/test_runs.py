@@ -1,4 +1,4 @@
-"""`vtune rl` with vLLM: in its own process, and on a server."""
+"""`vtune rl` with vLLM, in the same process and on a server."""
 
 import json
 import os
@@ -24,7 +24,7 @@ GROUP = 4
 LEARNS: dict[str, object] = {
     "steps": 8, "group_size": 8, "checkpoints__every": 8, "update__micro_tokens": 4096,
 }  # fmt: skip
-"""Steps of 64 conversations each, from which a policy learns."""
+"""Settings for steps of 64 conversations each, enough to learn from."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def ran(request: pytest.FixtureRequest) -> Ran:
     return found
 
 
-def test_log_probabilities_are_the_trainers_after_every_update(ran: Ran) -> None:
-    """`mismatch` is the largest difference over all tokens of a step, before its update."""
+def test_log_probabilities_match_the_trainers_after_every_update(ran: Ran) -> None:
+    """`mismatch` is the largest difference over all tokens of a step before its update."""
     looks = [t for step in ran.trajectories for t in step if len(t.images) > 1 and sum(_turns(t)) > 1]
     assert len(looks) > len(ran.trajectories), "no conversation has several turns and pictures"
     steps = [ran.numbers[step, "all"] for step in range(len(ran.trajectories))]
@@ -74,7 +74,7 @@ def _turns(trajectory: Trajectory) -> list[bool]:
     return [message.role == "assistant" for message in trajectory.messages]
 
 
-def test_every_token_knows_the_weights_that_drew_it(ran: Ran) -> None:
+def test_every_token_records_the_weights_that_generated_it(ran: Ran) -> None:
     for step, drawn in enumerate(ran.trajectories):
         for trajectory in drawn:
             sampled = zip(trajectory.weight_versions, trajectory.loss_mask, strict=True)
@@ -82,10 +82,10 @@ def test_every_token_knows_the_weights_that_drew_it(ran: Ran) -> None:
         assert ran.numbers[step, "all"]["staleness"] == 0
 
 
-def test_a_server_draws_what_a_vllm_in_the_process_draws(colocated: Ran, served: Ran) -> None:
-    """In the first step: the same weights and seeds; rounding may part a few.
+def test_a_server_generates_the_same_as_an_in_process_vllm(colocated: Ran, served: Ran) -> None:
+    """In the first step, with the same weights and seeds; rounding may change a few.
 
-    The server's groups are larger, and begin with those of the other.
+    The server's groups are larger, and start with those of the other run.
     """
     size = int(str(LEARNS["group_size"]))
     there = [t for number, t in enumerate(served.trajectories[0]) if number % size < GROUP]
@@ -93,10 +93,10 @@ def test_a_server_draws_what_a_vllm_in_the_process_draws(colocated: Ran, served:
     assert sum(a.token_ids == b.token_ids for a, b in pairs) >= 0.8 * len(pairs)
 
 
-def test_it_learns_as_with_the_transformers_engine(
+def test_training_with_vllm_learns_like_with_the_transformers_engine(
     schooled: Path, lens: Path, served: Ran, tmp_path: Path
 ) -> None:
-    """Eight steps from the same cold start; the draws differ, so only means can be compared."""
+    """Eight steps from the same cold start; samples differ, so only means can be compared."""
 
     def rewards(ran: Ran) -> list[float]:
         return [ran.numbers[step, "all"]["reward"] for step in range(8)]
@@ -106,13 +106,13 @@ def test_it_learns_as_with_the_transformers_engine(
     early, late = (mean(own[:3]), mean(vllm[:3])), (mean(own[-3:]), mean(vllm[-3:]))
     print(f"reward, first and last three steps: transformers {early[0]:.2f} {late[0]:.2f}, "
           f"vllm {early[1]:.2f} {late[1]:.2f}")  # fmt: skip
-    # They rise by 0.24, each mean of 192 conversations with an error of 0.03.
+    # The means over 192 conversations rise by 0.24, with an error of 0.03 each.
     assert late[0] > early[0] + 0.05
     assert late[1] > early[1] + 0.05
     assert abs(late[0] - late[1]) < 0.2
 
 
-def test_one_step_off_the_weights_are_one_step_behind_and_no_more(
+def test_one_step_off_policy_weights_are_exactly_one_step_behind(
     schooled: Path, lens: Path, server: Server, tmp_path: Path
 ) -> None:
     ran = train(
@@ -123,12 +123,12 @@ def test_one_step_off_the_weights_are_one_step_behind_and_no_more(
     for step, drawn in enumerate(ran.trajectories):
         versions = {v for t in drawn for v in t.weight_versions if v is not None}
         assert versions == {max(0, step - 1)}
-    # What has changed since the draw is corrected for: the ratio is to the weights that drew.
+    # Changes since generation are corrected: the ratio is to the weights that generated.
     assert max(ran.numbers[step, "all"]["mismatch"] for step in range(1, STEPS)) > 1e-4
 
 
-def test_weights_come_under_conversations_that_go_on(schooled: Path, lens: Path, tmp_path: Path) -> None:
-    """Two steps ahead; whether new weights come in the middle of a turn, or between two, is up to chance."""
+def test_weights_may_change_during_conversations(schooled: Path, lens: Path, tmp_path: Path) -> None:
+    """Two steps ahead; whether new weights arrive during or between turns is random."""
     behind = 2
     ran = train(
         schooled, lens, tmp_path / "run",
@@ -143,7 +143,7 @@ def test_weights_come_under_conversations_that_go_on(schooled: Path, lens: Path,
     assert max(found) > 0
 
 
-def test_adapters_are_all_that_a_vllm_of_the_process_gets(schooled: Path, lens: Path, tmp_path: Path) -> None:
+def test_an_in_process_vllm_gets_only_adapters(schooled: Path, lens: Path, tmp_path: Path) -> None:
     ran = train(
         schooled, lens, tmp_path / "run",
         rollout__engine="vllm", rollout__adapters="alone", update__freeze="[vision, connector]",
@@ -156,7 +156,7 @@ def test_adapters_are_all_that_a_vllm_of_the_process_gets(schooled: Path, lens: 
         assert {v for t in drawn for v in t.weight_versions if v is not None} == {step}
 
 
-def test_a_run_whose_server_is_killed_stops_with_the_reason_and_goes_on_later(
+def test_a_run_whose_server_is_killed_stops_with_the_reason_and_can_resume(
     schooled: Path, lens: Path, server: Server, tmp_path: Path
 ) -> None:
     words = long_run(schooled, lens, tmp_path, rollout__servers=f"[{server.url}]")
@@ -170,7 +170,7 @@ def test_a_run_whose_server_is_killed_stops_with_the_reason_and_goes_on_later(
 
 def test_a_run_whose_vllm_is_killed_stops_with_the_reason(schooled: Path, lens: Path, tmp_path: Path) -> None:
     def kill() -> None:
-        # The server's has a session of its own.
+        # The server's core runs in a separate session.
         (core,) = [
             process
             for process in psutil.Process().children(recursive=True)
@@ -186,13 +186,13 @@ LONG = 12
 
 
 def long_run(model: Path, lens: Path, out: Path, **settings: object) -> list[str]:
-    """The words of a run whose checkpoints are due at the end only."""
+    """The command line of a run that saves checkpoints only at the end."""
     given = setting(steps=LONG, rollout__engine="vllm", checkpoints__every=LONG, **settings)
     return rl(model, lens / "train.parquet", out, *given)
 
 
 def run_until_killed(words: list[str], out: Path, kill: Callable[[], None]) -> str:
-    """Run, kill in the third step, and see that all that was trained is kept; what the run says."""
+    """Run, kill in the third step, and check that all training is saved; return the run's output."""
     metrics = out / "metrics.jsonl"
 
     def trained() -> int:
@@ -209,15 +209,15 @@ def run_until_killed(words: list[str], out: Path, kill: Callable[[], None]) -> s
     assert ended.code == 1, ended.err
     killer.join()
     assert 2 <= trained() < LONG
-    # It was written because the run had to stop.
+    # This checkpoint was written because the run had to stop.
     assert (out / "checkpoints" / "newest").resolve().name == f"step-{trained():06d}"
     return ended.err
 
 
-def test_an_evaluation_with_vllm_says_so_and_scores_as_it_does_without(
+def test_an_evaluation_with_vllm_says_so_and_gives_the_same_scores(
     schooled: Path, lens: Path, tmp_path: Path
 ) -> None:
-    """At temperature 0 both draw the same words but for ties in rounding."""
+    """At temperature 0 both generate the same tokens except for rounding ties."""
     found = []
     for kind in ("transformers", "vllm"):
         given = setting(rollout__temperature=0.0, rollout__max_batch=8)
@@ -231,10 +231,10 @@ def test_an_evaluation_with_vllm_says_so_and_scores_as_it_does_without(
     assert sum(same) >= len(same) - 1
 
 
-def test_a_pass_rate_is_drawn_by_vllm_with_tools_and_paid_for_once(
+def test_pass_rates_use_vllm_with_tools_and_are_generated_once(
     schooled: Path, lens: Path, tmp_path: Path
 ) -> None:
-    """Code and zooms are offered; what a cold start makes of them is its own."""
+    """Code and zooms are offered; how the cold-started model uses them does not matter."""
     data, out = tmp_path / "few.parquet", tmp_path / "out"
     rows = islice(read_samples(lens / "train.parquet"), 4)
     write_samples(data, [replace(row, tools=("python", "image_zoom_in_tool")) for row in rows])

@@ -1,4 +1,4 @@
-"""What vLLM's own senders do with our weights, on GPUs that are played: nothing has memory."""
+"""What vLLM's senders do with our weights, on fake GPUs without memory."""
 
 import asyncio
 import threading
@@ -37,14 +37,14 @@ from vtune.rollout.vllm_tensor_parallel import TensorParallelEngine
 
 
 class Here(threading.local):
-    """CUDA's current device: of a thread, and 0 in a new one."""
+    """CUDA's current device, which is per thread and 0 in a new thread."""
 
     device = 0
 
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Here:
-    """Eight GPUs without memory: what would be on one is on `meta`, and its handle says on which."""
+    """Eight fake GPUs: their tensors are on `meta`, and the handle tells the GPU."""
     here = Here()
     empty = torch.empty
 
@@ -54,13 +54,13 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Here:
 
     class Stream:
         def synchronize(self) -> None:
-            """There is nothing to wait for."""
+            """Does nothing: there is nothing to wait for."""
 
     def on_meta(*shape: int, device: Any = None, **kinds: Any) -> torch.Tensor:
         return empty(*shape, device="meta" if device == "cuda" else device, **kinds)
 
     def handle(tensor: torch.Tensor) -> tuple[Any, tuple[Any, ...]]:
-        # As torch makes it: types among numbers.
+        # As in torch, the handle mixes types and numbers.
         kinds = (torch.Tensor, tensor.shape, (1,), 0, torch.UntypedStorage, torch.uint8)
         return None, (*kinds, here.device, b"h")
 
@@ -68,7 +68,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Here:
     monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: here.device)
     monkeypatch.setattr(torch.cuda, "get_device_properties", Card)
     monkeypatch.setattr(torch.cuda, "current_stream", Stream)
-    monkeypatch.setattr(torch.accelerator, "current_stream", Stream)  # as vLLM asks from 0.33 on
+    monkeypatch.setattr(torch.accelerator, "current_stream", Stream)  # as used by vLLM from 0.33 on
     monkeypatch.setattr(torch.cuda, "ipc_collect", lambda: None)
     monkeypatch.setattr(packed.torch, "empty", on_meta)
     monkeypatch.setattr(packed, "reduce_tensor", handle)
@@ -76,7 +76,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Here:
 
 
 class Told(Link):
-    """A vLLM that notes what it is sent."""
+    """A fake vLLM that records what it is sent."""
 
     def __init__(self) -> None:
         self.updates: list[dict[str, Any]] = []
@@ -110,7 +110,7 @@ def sent(policy: Any, rank: int) -> Told:
 
 
 def in_vllms_process(update: dict[str, Any]) -> ipc.IPCWeightTransferUpdateInfo:
-    """An update as our backend reads it there."""
+    """An update as read by our backend in vLLM's process."""
     backend = vllm_senders.HandlesTransfer.__new__(vllm_senders.HandlesTransfer)
     return backend.parse_update_info(update)
 
@@ -131,7 +131,7 @@ def test_a_rank_offers_handles_of_its_own_gpu(policy: Policy, gpus: Here, rank: 
     assert read[0].names == [name for name, _ in policy.model.named_parameters()]
 
 
-def test_what_is_sent_passes_vllms_encoder_and_our_backend_reads_it(policy: Policy, gpus: Here) -> None:
+def test_sent_weights_pass_vllms_encoder_and_our_backend_reads_them(policy: Policy, gpus: Here) -> None:
     (update,) = sent(policy, 2).updates
     wire = MsgpackEncoder().encode(("update_weights", None, (), {"update_info": update}))
     arrived = MsgpackDecoder().decode(wire)[3]["update_info"]
@@ -139,10 +139,10 @@ def test_what_is_sent_passes_vllms_encoder_and_our_backend_reads_it(policy: Poli
     assert in_vllms_process(arrived).ipc_handles["GPU-2"][0] is torch.Tensor
 
 
-def test_our_backend_is_known_to_vllm_and_loads_what_was_sent(
+def test_our_backend_is_registered_in_vllm_and_loads_sent_weights(
     policy: Policy, gpus: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a worker calls it; only the memory behind the handles is played."""
+    """Called like in a worker; only the memory behind the handles is fake."""
     loaded: list[str] = []
     read: list[Any] = []
 
@@ -165,8 +165,8 @@ def test_our_backend_is_known_to_vllm_and_loads_what_was_sent(
     assert [(list(handle), device) for handle, device in read] == [(["GPU-3"], 0)]
 
 
-def test_what_vllms_process_answers_is_read_here() -> None:
-    """Where `VLLM_ALLOW_INSECURE_SERIALIZATION` is set on one side alone, the first answer ends the run."""
+def test_answers_of_vllms_process_can_be_read() -> None:
+    """If `VLLM_ALLOW_INSECURE_SERIALIZATION` is set on only one side, the first answer ends the run."""
     with environment(child_environment(torch.device("cuda", 0), threads=1)):
         wire = MsgpackEncoder().encode(UtilityOutput(call_id=1, result=UtilityResult(True)))
     assert MsgpackDecoder(UtilityOutput).decode(wire).result.result is True
@@ -176,7 +176,7 @@ def test_what_vllms_process_answers_is_read_here() -> None:
 def test_every_tensor_of_a_known_model_fits_into_the_buffer(
     name: str, policy: Policy, gpus: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through vLLM's own producer, at full size, without memory."""
+    """With vLLM's own producer, at full size, without memory."""
 
     class Known:
         model = on_meta(name).to(torch.bfloat16)
@@ -192,7 +192,7 @@ def test_every_tensor_of_a_known_model_fits_into_the_buffer(
 def test_a_sender_waits_for_no_other_process(
     policy: Policy, gpus: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each process has a vLLM of its own: another's may have died."""
+    """Each process has its own vLLM, and another's may have died."""
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 8)
     for name in ("all_gather_object", "barrier"):
@@ -200,7 +200,7 @@ def test_a_sender_waits_for_no_other_process(
     assert sent(policy, 1).calls[-1] == "vtune-1"
 
 
-def test_compiled_code_is_kept_apart_for_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_code_is_stored_separately_per_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_CACHE_ROOT", "/cache")
     found = []
     for rank in ("0", "11"):
@@ -212,7 +212,7 @@ def test_compiled_code_is_kept_apart_for_each_rank(monkeypatch: pytest.MonkeyPat
 
 
 class FakeLLM:
-    """Notes what the engine asks of vLLM."""
+    """Records what the engine asks vLLM to do."""
 
     errored = False
 
@@ -227,10 +227,10 @@ class FakeLLM:
         return call
 
 
-def test_cached_memory_is_handed_back_before_vllm_takes_its_own(
+def test_cached_memory_is_released_before_vllm_allocates(
     policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When it starts, and before each part of it wakes."""
+    """At its start, and before each of its parts wakes up."""
     calls: list[str] = []
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty_cache"))
     monkeypatch.setattr(
@@ -267,10 +267,10 @@ def test_cached_memory_is_handed_back_before_vllm_takes_its_own(
     assert [call for call in calls if "wake" in call] == ["wake_up ['weights']", "wake_up ['kv_cache']"]
 
 
-def test_a_vllm_that_gets_adapters_alone_keeps_its_weights_while_it_sleeps(
+def test_a_vllm_with_adapter_updates_keeps_its_weights_while_asleep(
     policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They go to the memory of the host; nothing but the adapters is sent when it wakes."""
+    """They move to host memory; only the adapters are sent when it wakes up."""
     calls: list[str] = []
     taken: list[Any] = []
     named: list[Any] = []
@@ -301,7 +301,7 @@ def test_a_vllm_that_gets_adapters_alone_keeps_its_weights_while_it_sleeps(
         engine._sender.close()
 
     asyncio.run(hand_over())
-    # A turn that begins meanwhile would load them again with each of its batches.
+    # Otherwise a turn that starts meanwhile would load them again with each batch.
     assert [one and one.load_inplace for one in named] == [None]
     assert calls == [
         "sleep 1", "empty_cache", "wake_up ['weights']", "pause_generation keep",
@@ -313,7 +313,7 @@ def test_a_vllm_that_gets_adapters_alone_keeps_its_weights_while_it_sleeps(
 
 
 class FakeGroup(TensorParallelGroup):
-    """A group of two in threads of this process."""
+    """A group of two threads in this process."""
 
     def __init__(self, index: int, address: Path, barrier: threading.Barrier, table: list[Any]) -> None:
         super().__init__(index, 2, None, address)
@@ -329,7 +329,7 @@ class FakeGroup(TensorParallelGroup):
 
 
 class SharedLLM(FakeLLM):
-    """Answers turns, and may die while it takes weights."""
+    """A fake shared vLLM that answers turns and may die while it receives weights."""
 
     def __init__(self, calls: list[str], *, dies: bool) -> None:
         super().__init__(calls)
@@ -355,9 +355,9 @@ class SharedLLM(FakeLLM):
 def shared(
     policy: Policy, gpus: Here, tiny: Path, folder: Path, patch: pytest.MonkeyPatch, *, dies: bool
 ) -> tuple[SharedLLM, list[str], list[Any]]:
-    """A hand-over, a turn of the second process and a rest, in a group of two; with what each returned.
+    """A hand-over, a turn of the second process and a rest in a group of two; return each one's results.
 
-    They are the third and the fourth of their machine.
+    The two are the third and fourth process of their machine.
     """
     calls: list[str] = []
     llm = SharedLLM(calls, dies=dies)
@@ -401,7 +401,7 @@ def shared(
 
 
 def on_gpu(policy: Policy, number: int) -> Any:
-    """The policy as on a GPU, which this machine has not."""
+    """The policy as if on a GPU."""
     return SimpleNamespace(
         device=torch.device("cuda", number), model=policy.model, chat=policy.chat, pictures=policy.pictures
     )
@@ -411,7 +411,7 @@ def on_gpu(policy: Policy, number: int) -> Any:
     ("ends", "asked"),
     [(["length"], 1), (["abort", "error", "length"], 3), (["error", "abort", "error", "length"], 3)],
 )
-def test_a_turn_that_vllm_gives_up_is_asked_for_three_times(
+def test_a_turn_aborted_by_vllm_is_tried_three_times(
     ends: list[str], asked: int, policy: Policy, gpus: Here, tiny: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -445,10 +445,10 @@ def test_a_turn_that_vllm_gives_up_is_asked_for_three_times(
 @pytest.mark.parametrize(
     ("fails", "errored", "asked"), [(1, False, 2), (2, False, 3), (3, False, 3), (1, True, 1)]
 )
-def test_a_turn_whose_picture_is_lost_in_this_process_is_asked_for_again(
+def test_a_turn_whose_picture_is_lost_in_this_process_is_retried(
     fails: int, errored: bool, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """VLLM looks for a processed picture first, and takes it later."""
+    """vLLM checks for a processed picture first and fetches it later."""
     calls = 0
 
     async def ask() -> AsyncIterator[str]:
@@ -469,7 +469,7 @@ def test_a_turn_whose_picture_is_lost_in_this_process_is_asked_for_again(
     assert calls == asked
 
 
-def test_a_tensor_parallel_group_hands_over_weights_of_all_its_gpus_and_one_draws_for_all(
+def test_a_tensor_parallel_group_sends_weights_of_all_gpus_and_one_generates_for_all(
     policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llm, calls, found = shared(policy, gpus, tiny, tmp_path, monkeypatch, dies=False)
@@ -482,14 +482,14 @@ def test_a_tensor_parallel_group_hands_over_weights_of_all_its_gpus_and_one_draw
     assert {call for call in calls if call.startswith("empty")} == {"empty_cache 2", "empty_cache 3"}
     assert words[0] == "empty_cache", "before vLLM starts"
     assert words[1] == words[-1] == "sleep"
-    # Both GPUs' memory is handed back before vLLM takes any; it sleeps when the other has drawn.
+    # Both GPUs' memory is released before vLLM takes any; vLLM sleeps once the other process has generated.
     assert words[2:5] == ["empty_cache", "empty_cache", "wake_up"]
     again = words.index("wake_up", 5)
     assert words[again - 2 : again] == ["empty_cache", "empty_cache"]
     assert words.index("generate") == len(words) - 2
 
 
-def test_a_tensor_parallel_group_ends_together_when_its_vllm_dies_while_weights_come(
+def test_a_tensor_parallel_group_ends_together_if_its_vllm_dies_during_an_update(
     policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, _, found = shared(policy, gpus, tiny, tmp_path, monkeypatch, dies=True)
@@ -505,7 +505,7 @@ def test_a_shared_vllm_sees_the_gpus_of_its_group(monkeypatch: pytest.MonkeyPatc
     assert child_environment(device, threads=1)["CUDA_VISIBLE_DEVICES"] == "6"
 
 
-def test_the_arguments_of_a_shared_vllm(policy: Policy, tiny: Path) -> None:
+def test_a_shared_vllm_gets_the_right_arguments(policy: Policy, tiny: Path) -> None:
     for gpus, mode in ((1, "weights"), (4, "data")):
         setup = vllm.Setup(
             model=str(tiny), dtype="bfloat16", max_tokens=512, max_batch=4, gpu_memory=0.5, threads=1,
