@@ -1,4 +1,4 @@
-"""The `vtune` command, in this process or a separate one, and settings for runs that take seconds."""
+"""The `vtune` command in this or a separate process, and settings for runs that take seconds."""
 
 import io
 import os
@@ -33,7 +33,7 @@ class Ended:
 
 
 def vtune(*words: str | Path) -> Ended:
-    """Run a command as the console script does, without the seconds that its imports take."""
+    """Run a command like the console script, without the seconds for imports."""
     out, err = io.StringIO(), io.StringIO()
     code: object = 0
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "argv", ["vtune", *map(str, words)]):
@@ -54,7 +54,7 @@ def in_fork(said: Path, work: Callable[[], Ended]) -> ForkProcess:
     """
 
     def run() -> None:
-        # The server that forks workers is no child of the new process, which could not wait for it.
+        # The fork server is not a child of the forked process, which could not wait for it.
         forkserver._forkserver._forkserver_pid = None  # type: ignore[attr-defined]
         try:
             ended = work()
@@ -71,7 +71,7 @@ def in_fork(said: Path, work: Callable[[], Ended]) -> ForkProcess:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment without the variables of a training group; one thread per process."""
+    """This process's environment without variables of a training group; one thread per process."""
     kept = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
     return kept | {"OMP_NUM_THREADS": "1"} | more
 
@@ -85,12 +85,12 @@ def python(code: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def setting(**values: object) -> list[str]:
-    """`--set` words; `__` stands for a dot."""
+    """`--set` arguments; `__` stands for a dot."""
     return [word for key, value in values.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
 
 
 def rl(model: Path, data: Path, out: Path, *more: str) -> list[str]:
-    """The words of a `vtune rl` of four steps with two groups of four rollouts."""
+    """Arguments of `vtune rl` with four steps of two groups of four rollouts."""
     settings = setting(
         model=model,
         data=f"[{data}]",
@@ -109,7 +109,7 @@ def rl(model: Path, data: Path, out: Path, *more: str) -> list[str]:
 
 
 def sft(model: Path, data: Path, out: Path, *more: str) -> list[str]:
-    """The words of a `vtune sft` of 48 updates, for 32 traces."""
+    """Arguments of `vtune sft` with 48 updates on 32 traces."""
     settings = setting(
         model=model,
         data=f"[{data}]",
@@ -126,7 +126,7 @@ def sft(model: Path, data: Path, out: Path, *more: str) -> list[str]:
 
 
 def evaluation(model: Path, data: Path, out: Path, *more: str) -> list[str]:
-    """The words of a short `vtune eval`."""
+    """Arguments of a short `vtune eval`."""
     settings = setting(data=f"[{data}]", seed=0, rollouts=1, threads=1)
     return ["eval", "--suite", "lens", "--model", str(model), "--out", str(out), *settings, *more]
 
@@ -138,7 +138,7 @@ def same_weights(first: Path, second: Path) -> bool:
 
 
 def with_nan(model: Path, out: Path) -> Path:
-    """A copy of a model in which a norm of the language model is NaN."""
+    """A copy of a model with a NaN in a norm of the language model."""
     shutil.copytree(model, out)
     weights = load_file(out / "model.safetensors")
     name = next(name for name in weights if name.endswith("norm.weight") and "visual" not in name)
@@ -148,7 +148,7 @@ def with_nan(model: Path, out: Path) -> Path:
 
 
 def numbers(run: Path) -> dict[tuple[int, str], dict[str, float]]:
-    """`metrics.jsonl` by step and source, without values that depend on the clock or the machine."""
+    """The content of `metrics.jsonl` by step and source, without timings and machine state."""
     lines = read_metrics(run / "metrics.jsonl")
     found = {
         (line.step, line.source): {name: value for name, value in line.values.items() if not _clocked(name)}

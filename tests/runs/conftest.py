@@ -12,7 +12,7 @@ __all__ = ["warm_sandboxes"]
 
 @pytest.fixture(scope="session")
 def lens(once: Once) -> Path:
-    """A folder with puzzles of level 1: 16 to train on, six held out, and 32 traces."""
+    """A folder with level 1 puzzles: 16 for training, six held out, and 32 traces."""
     sizes = {"train": 16, "heldout": 6, "traces": 32}
     return once("lens", lambda folder: make_lens(folder, **sizes, level=1, guessable=0.0, seed=0))
 
@@ -37,7 +37,7 @@ def schooled(cold_start: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def unbroken(schooled: Path, lens: Path, once: Once) -> Path:
-    """The folder of an undisturbed `vtune rl`, which other runs are compared with."""
+    """The folder of an undisturbed `vtune rl`, with which others are compared."""
 
     def run(out: Path) -> None:
         ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", out), "--json")

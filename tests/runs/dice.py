@@ -1,4 +1,4 @@
-"""A policy that looks, then answers by dice, whatever else is generated; it records what it was asked."""
+"""A policy that looks, then answers at random but reproducibly; it logs its requests."""
 
 import asyncio
 import hashlib
@@ -15,9 +15,9 @@ class Dice(ScriptedEngine):
     """Answers each rollout with one of the digits of level 1.
 
     Args:
-        policy: Provides the words.
+        policy: The policy whose chat it uses.
         log: Receives `group rollout turn` for every turn.
-        seconds: Duration of a turn.
+        seconds: How long a turn takes.
     """
 
     def __init__(self, policy: Any, log: Path, seconds: float = 0.0, **_: Any) -> None:
@@ -37,7 +37,7 @@ class Dice(ScriptedEngine):
 
 
 def rollouts(log: Path) -> list[tuple[str, str]]:
-    """(group, rollout) of every conversation that was started."""
+    """(group, rollout) of every started conversation."""
     if not log.exists():
         return []
     lines = [line.split() for line in log.read_text().splitlines()]

@@ -7,7 +7,7 @@ from vtune.runs.agent.engines import drawing_threads
 @pytest.mark.parametrize(
     ("turns", "threads", "drawing"), [(1, 1, 1), (1, 8, 8), (2, 1, 1), (2, 2, 1), (6, 8, 7)]
 )
-def test_tools_between_turns_get_a_core(turns: int, threads: int, drawing: int) -> None:
+def test_tools_between_turns_have_a_free_core(turns: int, threads: int, drawing: int) -> None:
     recipe = Rollout(
         prompt="plain",
         temperature=1.0,

@@ -15,13 +15,13 @@ from vtune.schema.sample import Evidence
 ASKED = sample(evidence=(Evidence("sign", 0, TARGET),))
 
 
-def test_a_look_is_told_to_be_helpful_where_it_shows_the_target() -> None:
+def test_feedback_calls_a_look_helpful_if_it_shows_the_target() -> None:
     told = feedback_of(Judges(LEVELS, None))
     both = looks(TARGET, (0, 0, 30, 30))
     assert [asyncio.run(told(ASKED, both, k)) for k in (0, 1)] == [HELPFUL, UNHELPFUL]
 
 
-def test_nothing_is_said_where_no_look_is_needed() -> None:
+def test_there_is_no_feedback_if_no_look_is_needed() -> None:
     told = feedback_of(Judges(LEVELS.model_copy(update={"search_abilities": ()}), None))
     assert asyncio.run(told(sample(ability="math"), looks(TARGET), 0)) == ""
 

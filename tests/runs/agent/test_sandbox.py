@@ -28,6 +28,6 @@ def test_rows_that_may_run_code_are_found(rows: list, found: bool, tmp_path: Pat
     assert may_run_code(files) is found
 
 
-def test_data_that_cannot_be_read_are_not_without_code(tmp_path: Path) -> None:
+def test_unreadable_data_do_not_count_as_free_of_code(tmp_path: Path) -> None:
     with pytest.raises(DataError):
         may_run_code([str(tmp_path / "missing.parquet")])

@@ -1,4 +1,4 @@
-"""Scoring starts when a conversation ends."""
+"""Scoring starts as soon as a conversation ends."""
 
 import asyncio
 from dataclasses import replace
@@ -20,11 +20,11 @@ from vtune.schema.trajectory import Trajectory
 
 FREE = replace(SAMPLE, verifier="judge", ground_truth="seven", tools=())
 SAID = ["a 7", "an 8", "seven", "a 9"]
-"""Replies by rollout; one of them needs no judge."""
+"""Answers by rollout; one needs no judge."""
 
 
 class Talking(ScriptedEngine):
-    """Each rollout says its own reply; the first waits until `held` is set."""
+    """Each rollout gives its own answer; the first waits until `held` is set."""
 
     def __init__(self, policy: Policy, held: asyncio.Event) -> None:
         super().__init__(policy.chat, ["never said"])
@@ -44,12 +44,12 @@ def agent_of(policy: Policy, engine: ScriptedEngine) -> Agent:
 
 
 def verdict(body: dict[str, object]) -> str:
-    """Whether a 7 was said, regardless of who asks when."""
+    """Whether the answer was a 7; records when each question arrives."""
     return "TRUE" if "a 7" in str(body) else "FALSE"
 
 
 def scored(policy: Policy, *, together: bool) -> list[Trajectory]:
-    """Four rollouts, scored as each ends or all after the last one."""
+    """Four rollouts, scored as they end or all after the last."""
     jobs = [job(FREE, rollout=rollout) for rollout in range(4)]
 
     async def story(judge: FakeJudge) -> list[Trajectory]:
@@ -65,7 +65,7 @@ def scored(policy: Policy, *, together: bool) -> list[Trajectory]:
         return asyncio.run(story(judge))
 
 
-def test_scores_order_and_records_are_those_of_scoring_after_the_last_rollout(policy: Policy) -> None:
+def test_scores_order_and_records_match_scoring_after_the_last_rollout(policy: Policy) -> None:
     found = scored(policy, together=True)
     assert [t.rollout for t in found] == [0, 1, 2, 3]
     assert [t.reward.accuracy for t in found if t.reward is not None] == [1.0, 0.0, 1.0, 0.0]
@@ -92,7 +92,7 @@ def test_the_judge_is_asked_while_other_conversations_still_run(policy: Policy) 
 
 
 class Holding(Stopwatch):
-    """Records whether it could run after the last conversation had ended."""
+    """Records whether it ran before the last conversation ended."""
 
     covers = 0
 
@@ -101,7 +101,7 @@ class Holding(Stopwatch):
         self.covers += covers
 
 
-def test_scores_beside_conversations_are_not_waited_for(policy: Policy) -> None:
+def test_concurrent_scoring_does_not_delay_conversations(policy: Policy) -> None:
     watch, seen = Holding(), []
 
     class Noting(ScriptedEngine):
@@ -119,7 +119,7 @@ def test_scores_beside_conversations_are_not_waited_for(policy: Policy) -> None:
     assert (seen, watch.covers) == ([1], 0)
 
 
-def test_a_score_that_cannot_be_given_ends_the_conversations_with_its_reason(policy: Policy) -> None:
+def test_a_scoring_error_ends_the_conversations_with_its_reason(policy: Policy) -> None:
     async def story() -> None:
         never = asyncio.Event()
         agent = agent_of(policy, Talking(policy, never))
@@ -131,7 +131,7 @@ def test_a_score_that_cannot_be_given_ends_the_conversations_with_its_reason(pol
     asyncio.run(story())
 
 
-def test_an_engine_that_dies_ends_the_scores_with_its_reason(policy: Policy) -> None:
+def test_an_engine_that_dies_ends_scoring_with_its_reason(policy: Policy) -> None:
     class Dead(Talking):
         async def generate(self, request: Request) -> Completion:
             if request.key[-2] == 0:

@@ -1,4 +1,4 @@
-"""The `tools` section: what it takes, and what a run refuses before it starts."""
+"""The `tools` section: what it accepts, and what a run refuses before it starts."""
 
 import asyncio
 import json
@@ -54,12 +54,12 @@ PATIENCE = {"timeout_s": 5, "retries": 1, "deadline_s": 10, "concurrency": 2}
         ("zoom", {"space": "pixels", "min_side": 28}, "shown_pixels"),
     ],
 )
-def test_a_section_that_contradicts_itself_is_refused(tool: str, section: dict[str, Any], why: str) -> None:
+def test_a_contradictory_tools_section_is_refused(tool: str, section: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         ToolsRecipe.model_validate({tool: section})
 
 
-def test_shipped_recipes_and_suites_have_no_tools_and_may_get_some() -> None:
+def test_tools_can_be_added_to_shipped_recipes_and_suites() -> None:
     override = ["tools={zoom: {space: relative_1000, min_side: 28}}"]
     for name, package, kind in (
         ("codev-tiny", "recipes.rl", RLRecipe),
@@ -80,7 +80,7 @@ def test_a_tool_that_the_recipe_does_not_set_up_is_refused(name: str) -> None:
     check_tools([SAMPLE], None, "tools")
 
 
-def test_an_index_or_cached_results_that_are_not_there_are_refused(tmp_path: Path) -> None:
+def test_a_missing_index_or_missing_cached_results_are_refused(tmp_path: Path) -> None:
     missing = ToolsRecipe.model_validate({"text_search": TEXT | {"index": str(tmp_path)}})
     with pytest.raises(DataError, match="no index in") as found:
         check_indexes(missing)
@@ -114,7 +114,7 @@ ASKING: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", ASKING)
-def test_what_tools_ask_others_with_is_missed_before_weights_are_loaded(
+def test_missing_tool_credentials_are_found_before_weights_are_loaded(
     what: str, tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     section, missing = ASKING[what]
@@ -127,7 +127,7 @@ def test_what_tools_ask_others_with_is_missed_before_weights_are_loaded(
     assert missing in command(*words, "--dry-run").out
 
 
-def test_a_dry_run_lists_what_the_tools_of_an_eval_suite_ask_and_do_not_reach(
+def test_a_dry_run_lists_unreachable_services_of_a_suites_tools(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     section, missing = ASKING["a service"]
@@ -148,7 +148,7 @@ def test_a_replay_needs_no_key(tmp_path: Path) -> None:
     check_asking(ToolsRecipe.model_validate(replayed))
 
 
-def test_several_processes_do_not_write_one_record_of_the_web(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_several_processes_cannot_write_one_web_record(tiny: Path, lens: Path, tmp_path: Path) -> None:
     section = {
         "text_search": SEARCHED | {"pages": PAGES | {"api_key_env": None}},
         "web": {"record": "w.jsonl"},
@@ -184,7 +184,7 @@ async def summarised(url: str, folder: Path) -> str:
     return f"{seen.status}: {seen.text}"
 
 
-def test_a_summariser_reads_what_was_found_and_its_failure_is_ours(tmp_path: Path) -> None:
+def test_a_summariser_reads_the_results_and_its_failure_is_our_error(tmp_path: Path) -> None:
     with serve("It sails.") as judge:
         text = asyncio.run(summarised(judge.endpoint().base_url, tmp_path))
         assert text == "ok: It sails."
@@ -221,7 +221,7 @@ def calling(policy: Any, **_: Any) -> ScriptedEngine:
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """`--set` words of a run whose samples offer tools; its engine makes two calls per rollout."""
+    """`--set` arguments of a run whose samples offer tools; its engine makes two calls per rollout."""
     draw_with(monkeypatch, calling)
     offered = ("text_search_tool", "image_zoom_in_tool")
     samples = [replace(SAMPLE, id=f"signs/{n}", tools=offered) for n in range(4)]
@@ -236,7 +236,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [*limits, "--set", tools, *setting(rollout__max_batch=1)]
 
 
-def test_an_evaluation_calls_the_tools_and_counts_what_they_did(
+def test_an_evaluation_calls_the_tools_and_counts_their_results(
     tiny: Path, tmp_path: Path, asked: list[str]
 ) -> None:
     data, out = tmp_path / "data.parquet", tmp_path / "out"

@@ -1,11 +1,10 @@
-"""What each measure of an audit says of policies whose looking is known, and of a trained one, as a table.
+"""A table of every audit measure for policies with known looking behaviour, and for a trained one.
 
     python -m tests.runs.audit.policies runs/demo
 
-takes the held-out puzzles, the tiny model and the trained weights of a finished demo, evaluates four policies
-that are made by script and the trained one on the same puzzles, draws their right answers again with every
-exchange, and prints a row for each. What it writes lies in the folder `policies` of the demo, and is not made
-again.
+takes the held-out puzzles, the tiny model and the trained weights of a finished demo, evaluates four scripted
+policies and the trained one on the same puzzles, regenerates their right answers with every exchange, and
+prints a row for each. Its output goes to the folder `policies` of the demo, and existing output is reused.
 """
 
 import argparse
@@ -25,7 +24,7 @@ POLICIES: dict[str, Manner | None] = {
     "guesses without a look": "none",
     "trained (`vtune demo`)": None,
 }
-"""Row -> the policy that plays it; None generates with the trained weights."""
+"""Row -> the scripted policy; None: the trained weights."""
 EXCHANGES = ("shown", "black", "random", "other", "inpaint", "glyph", "recolor", "withheld")
 
 
@@ -45,7 +44,7 @@ def audit(demo: Path, manner: Manner | None, limit: int) -> dict[str, Any]:
     drawn = setting(rollout__max_new_tokens=90, rollout__max_tokens=900) if manner else []
     with played:
         if not (out / "results.json").exists():
-            if out.exists():  # an earlier attempt that was interrupted
+            if out.exists():  # left by an interrupted attempt
                 shutil.rmtree(out)
             where = ("--model", model, "--out", out, "--limit", str(limit))
             _run("eval", "--suite", "lens", *where, *setting(data=f"[{data}]"), *drawn)

@@ -79,17 +79,17 @@ def dependent(audit: Any, exchange: str, of: str = "looked") -> float:
     return value(audit, "counterfactual", "exchanges", exchange, f"dependent_of_{of}")
 
 
-def test_a_judge_of_looks_cannot_tell_who_reads_from_who_knew(found: dict[Manner, Any]) -> None:
+def test_a_judge_of_looks_cannot_distinguish_reading_from_knowing(found: dict[Manner, Any]) -> None:
     shares = {name: value(audit, "all", "faithful_of_correct") for name, audit in found.items()}
     assert shares == {"uses": 1.0, "ignores": 1.0, "elsewhere": 0.0, "none": 0.0}
 
 
-def test_an_exchange_tells_who_reads_from_who_knew(found: dict[Manner, Any]) -> None:
+def test_an_exchange_distinguishes_reading_from_knowing(found: dict[Manner, Any]) -> None:
     for exchange in ("black", "random", "other", "inpaint", "glyph"):
         assert dependent(found["uses"], exchange) > 0.6, exchange
         for manner in ("ignores", "elsewhere"):
             assert dependent(found[manner], exchange) == 0.0, (exchange, manner)
-    # It is known what the other picture shows and says, so naming it proves reading.
+    # What another picture shows is known: an answer that follows it proves reading.
     for exchange in ("other", "glyph"):
         told = {
             name: value(audit, "counterfactual", "exchanges", exchange, "follows")
@@ -100,7 +100,7 @@ def test_an_exchange_tells_who_reads_from_who_knew(found: dict[Manner, Any]) -> 
         assert dependent(found["uses"], exchange) == 1.0
 
 
-def test_a_question_that_is_not_about_colours_does_not_depend_on_them(found: dict[Manner, Any]) -> None:
+def test_a_question_not_about_colours_does_not_depend_on_them(found: dict[Manner, Any]) -> None:
     assert dependent(found["uses"], "recolor") == 0.0
 
 
@@ -111,19 +111,19 @@ def test_with_the_same_pictures_nothing_changes(found: dict[Manner, Any]) -> Non
     assert beyond["value"] == dependent(found["uses"], "black")
 
 
-def test_who_answers_before_the_call_as_after_it_did_not_need_it(found: dict[Manner, Any]) -> None:
+def test_an_answer_that_is_the_same_before_the_call_did_not_need_it(found: dict[Manner, Any]) -> None:
     assert dependent(found["uses"], "withheld") > 0.6
     assert dependent(found["ignores"], "withheld") == 0.0
 
 
-def test_right_answers_without_a_picture_depend_on_none(found: dict[Manner, Any]) -> None:
+def test_right_answers_without_a_picture_do_not_depend_on_one(found: dict[Manner, Any]) -> None:
     guesses = found["none"]["counterfactual"]["exchanges"]["black"]
     assert (guesses["n"], guesses["dependent_of_looked"]) == (0, None)
     assert dependent(found["none"], "black", "correct") == 0.0
     assert dependent(found["none"], "black", "all") == 0.0
 
 
-def test_all_denominators_are_what_they_say(found: dict[Manner, Any]) -> None:
+def test_all_denominators_are_correct(found: dict[Manner, Any]) -> None:
     exchange = found["uses"]["counterfactual"]["exchanges"]["black"]
     assert found["uses"]["all"]["n"] == COUNT
     right = round(value(found["uses"], "all", "accuracy") * COUNT)
@@ -138,7 +138,7 @@ def test_all_denominators_are_what_they_say(found: dict[Manner, Any]) -> None:
     assert list(exchange["by"]["calls"]) == ["1"]
 
 
-def test_a_rerun_costs_one_turn_an_answer_and_is_drawn_once(
+def test_a_rerun_costs_one_turn_per_answer_and_is_generated_once(
     tiny: Path, puzzles: Path, runs: dict[Manner, Path], tmp_path: Path
 ) -> None:
     run = copied(runs["uses"], tmp_path / "run")
@@ -160,7 +160,7 @@ def test_a_rerun_costs_one_turn_an_answer_and_is_drawn_once(
     assert again["counterfactual"] == audit["counterfactual"] | {"drawn": 0}
 
 
-def test_what_a_kill_cut_off_is_drawn_again_and_nothing_else(
+def test_only_reruns_lost_in_a_kill_are_generated_again(
     tiny: Path, puzzles: Path, runs: dict[Manner, Path], tmp_path: Path
 ) -> None:
     run = copied(runs["uses"], tmp_path / "run")
@@ -174,7 +174,7 @@ def test_what_a_kill_cut_off_is_drawn_again_and_nothing_else(
     assert sorted(record.read_bytes().splitlines()) == sorted(b"".join(lines).splitlines())
 
 
-def test_black_reruns_say_what_a_run_with_black_crops_says(
+def test_black_reruns_match_a_run_with_black_crops(
     tiny: Path, puzzles: Path, runs: dict[Manner, Path], tmp_path: Path
 ) -> None:
     run = copied(runs["uses"], tmp_path / "run")
@@ -189,7 +189,7 @@ def test_black_reruns_say_what_a_run_with_black_crops_says(
     assert again == {name: said[name] for name in again}
 
 
-def test_what_cannot_be_drawn_again_is_refused_with_a_remedy(
+def test_a_rerun_that_is_impossible_is_refused_with_a_fix(
     tiny: Path, puzzles: Path, runs: dict[Manner, Path], tmp_path: Path
 ) -> None:
     file = tmp_path / "some.parquet"
@@ -218,7 +218,7 @@ def test_what_cannot_be_drawn_again_is_refused_with_a_remedy(
         assert fix in ended.err
 
 
-def test_a_file_alone_is_drawn_again_with_the_agent_that_is_named(
+def test_a_single_file_is_rerun_with_the_named_agent(
     tiny: Path, puzzles: Path, runs: dict[Manner, Path], tmp_path: Path
 ) -> None:
     file = tmp_path / "some.parquet"
@@ -242,7 +242,7 @@ def test_a_file_alone_is_drawn_again_with_the_agent_that_is_named(
     assert exchange["follows"]["value"] == 1.0
 
 
-def test_a_model_with_other_eyes_is_refused(
+def test_a_model_with_another_pixel_budget_is_refused(
     tiny: Path, puzzles: Path, runs: dict[Manner, Path], tmp_path: Path
 ) -> None:
     run = copied(runs["uses"], tmp_path / "run")
@@ -270,7 +270,7 @@ def test_the_terminal_shows_both_tables(tiny: Path, puzzles: Path, runs: dict[Ma
         assert text in ended.out
 
 
-def test_another_model_than_the_evaluation_names_is_said(
+def test_a_model_other_than_the_evaluations_is_reported(
     tiny: Path, puzzles: Path, runs: dict[Manner, Path], tmp_path: Path
 ) -> None:
     run = copied(runs["uses"], tmp_path / "run")
@@ -288,7 +288,7 @@ def test_another_model_than_the_evaluation_names_is_said(
     assert "the evaluation names another model, openai:http://127.0.0.1:1/v1#other" in ended.out
 
 
-def test_tables_for_elsewhere_have_the_dependent_shares(
+def test_exported_tables_have_the_dependent_shares(
     tiny: Path, puzzles: Path, runs: dict[Manner, Path], found: dict[Manner, Any]
 ) -> None:
     words = ("faithfulness", runs["ignores"], "--counterfactual", EVERY, "--model", tiny)
@@ -301,14 +301,14 @@ def test_tables_for_elsewhere_have_the_dependent_shares(
 
 
 def copied(run: Path, to: Path) -> Path:
-    """A copy of a run folder, to be modified."""
+    """A copy of a run folder that the test may change."""
     to.mkdir()
     for name in ("suite.yaml", "trajectories.parquet"):
         (to / name).write_bytes((run / name).read_bytes())
     return to
 
 
-def test_the_policy_is_told_of_its_looks_where_a_recipe_asks_for_it(
+def test_the_policy_gets_feedback_on_its_looks_if_the_recipe_asks(
     tiny: Path, puzzles: Path, runs: dict[Manner, Path], tmp_path: Path
 ) -> None:
     for manner, told, untold in (("uses", HELPFUL, UNHELPFUL), ("elsewhere", UNHELPFUL, HELPFUL)):
@@ -329,7 +329,7 @@ def test_the_policy_is_told_of_its_looks_where_a_recipe_asks_for_it(
 
 
 @pytest.mark.parametrize("name", ["codev-tiny", "credit-tiny", "codev"])
-def test_the_recipe_of_a_training_says_how_its_trajectories_were_drawn(name: str) -> None:
+def test_a_training_recipe_determines_how_its_trajectories_are_rerun(name: str) -> None:
     recipe = load_recipe(find(name, "recipes.rl"), RLRecipe)
     drawn = drawn_as(str(find(name, "recipes.rl")), None)
     assert (drawn.dtype, drawn.threads) == (recipe.update.dtype, recipe.update.threads)
@@ -339,7 +339,7 @@ def test_the_recipe_of_a_training_says_how_its_trajectories_were_drawn(name: str
     }
 
 
-def test_the_page_of_an_evaluation_shows_what_an_audit_has_found(
+def test_the_page_of_an_evaluation_shows_audit_results(
     runs: dict[Manner, Path], found: dict[Manner, Any], tmp_path: Path
 ) -> None:
     assert found
@@ -365,7 +365,7 @@ def test_the_page_of_an_evaluation_shows_what_an_audit_has_found(
     assert "audit.json" in overview(Opened(place, show=False))["problem"]
 
 
-def test_steps_that_were_drawn_by_other_weights_each_are_not_drawn_again_by_one_model(tmp_path: Path) -> None:
+def test_steps_with_different_weights_are_not_rerun_with_one_model(tmp_path: Path) -> None:
     steps = [tmp_path / "trajectories" / f"step-{step:06d}.parquet" for step in (0, 99)]
     asked = RerunWith(exchanges="black", model="nowhere")
     found = Audited(tuple(steps), None, recipe(), 0, "nothing")  # type: ignore[arg-type]
@@ -377,7 +377,7 @@ def test_steps_that_were_drawn_by_other_weights_each_are_not_drawn_again_by_one_
         prepared(asked, replace(found, files=tuple(ranks)), tmp_path)
 
 
-def test_vllm_is_asked_for_before_anything_is_audited(
+def test_a_missing_vllm_is_reported_before_anything_is_audited(
     tiny: Path, runs: dict[Manner, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vtune.runs.agent.kinds.find_spec", lambda name: None)
@@ -386,7 +386,7 @@ def test_vllm_is_asked_for_before_anything_is_audited(
     assert "vllm is not installed" in ended.err
 
 
-def test_a_model_that_cannot_read_is_drawn_again_by_itself(
+def test_a_model_that_cannot_read_is_rerun_by_itself(
     tiny: Path, runs: dict[Manner, Path], tmp_path: Path
 ) -> None:
     run = copied(runs["uses"], tmp_path / "run")
@@ -398,6 +398,6 @@ def test_a_model_that_cannot_read_is_drawn_again_by_itself(
     told = json.loads(ended.out)["counterfactual"]
     assert told["drawn"] == 2 * COUNT
     assert told["tokens"] <= 4 * told["drawn"]
-    # Random weights give no right answer, not even with the very same pictures.
+    # Random weights answer nothing correctly, not even with the same pictures.
     assert [value(one, "dependent_of_looked") for one in told["exchanges"].values()] == [1.0, 1.0]
     assert value(told["exchanges"]["withheld"], "beyond_chance") == 0.0

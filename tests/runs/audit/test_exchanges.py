@@ -19,20 +19,20 @@ def choice(name: str, truth: str, *options: str) -> Sample:
         (("A", "red", "blue"), ("B", "green", "blue"), "B"),
         (("A", "red", "blue"), ("B", "Red", "Blue"), "B"),
         (("A", "red", "blue"), ("A", "blue", "red"), "B"),
-        (("A", "red", "blue"), ("B", "red", "green"), None),  # neither question has the other's B
+        (("A", "red", "blue"), ("B", "red", "green"), None),  # its B has another text here
         (("A", "red", "blue"), ("B", "blue", "red"), "same"),
         (("red",), ("green",), "green"),
         (("red",), ("B", "red", "green"), "green"),
     ],
 )
-def test_an_option_of_another_question_is_an_answer_here_where_it_is_one_of_the_options(
+def test_another_questions_option_is_an_answer_here_if_it_is_among_the_options(
     own: tuple[str, ...], other: tuple[str, ...], gold: str | None
 ) -> None:
     mine, theirs = choice("a", *own), choice("b", *other)
     trajectory = looks(TARGET)
     portion = [replace(trajectory, sample_id=name) for name in ("a", "b")]
     found = others_of(mine, {"a": mine, "b": theirs}, portion)
-    if gold == "same":  # the same answer is right, under another letter
+    if gold == "same":  # the same text is right under another letter
         assert found == []
         return
     assert [one.id for one, _ in found] == ["b"]

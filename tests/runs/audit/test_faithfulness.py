@@ -43,7 +43,7 @@ def audited(*words: str | Path) -> Any:
     return json.loads(ended.out)
 
 
-def test_an_audit_of_an_evaluation_says_what_the_evaluation_said(evaluated: Path) -> None:
+def test_an_audit_of_an_evaluation_matches_the_evaluation(evaluated: Path) -> None:
     said = json.loads((evaluated / "results.json").read_text())["faithfulness"]
     found = audited(evaluated)
     assert found["all"] == said
@@ -53,9 +53,7 @@ def test_an_audit_of_an_evaluation_says_what_the_evaluation_said(evaluated: Path
     assert {name: found["all"][name]["value"] for name in NUMBERS} == pytest.approx(NUMBERS)
 
 
-def test_a_folder_that_is_older_than_some_settings_is_audited_as_it_was(
-    evaluated: Path, tmp_path: Path
-) -> None:
+def test_an_older_folder_is_audited_with_its_former_settings(evaluated: Path, tmp_path: Path) -> None:
     suite = yaml.safe_load((evaluated / "suite.yaml").read_text())
     for younger in ("format", "data_from", "choices", "scorer", "tools"):
         del suite[younger]
@@ -82,7 +80,7 @@ def test_a_step_of_several_processes_is_audited_as_one(evaluated: Path, tmp_path
         assert numbers["accuracy"]["value"] == pytest.approx(whole["accuracy"]["value"])
 
 
-def test_a_file_alone_is_audited_against_the_samples_that_are_named(
+def test_a_single_file_is_audited_against_the_named_samples(
     evaluated: Path, lens: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "some.parquet"
@@ -92,9 +90,7 @@ def test_a_file_alone_is_audited_against_the_samples_that_are_named(
     assert {name: found["all"][name]["value"] for name in NUMBERS} == pytest.approx(NUMBERS)
 
 
-def test_trajectories_that_were_never_scored_are_scored_first(
-    evaluated: Path, lens: Path, tmp_path: Path
-) -> None:
+def test_unscored_trajectories_are_scored_first(evaluated: Path, lens: Path, tmp_path: Path) -> None:
     file = tmp_path / "some.parquet"
     bare = [
         replace(t, reward=None, tool_scores=(), calls=tuple(replace(call, flags=()) for call in t.calls))
@@ -124,7 +120,7 @@ def test_a_folder_of_rl_is_audited_file_by_file(evaluated: Path, lens: Path, tmp
         "step-000010.parquet": 0.0,
     }
     assert found["all"]["n"] == 4
-    # A copy next to a file is the user's: its rows count only once.
+    # A copy beside a file is the user's: its content counts once.
     write_trajectories(run / "trajectories" / "step-000000-good.parquet", everything[:3])
     again = audited(run)
     assert (again["all"]["n"], again["files"].keys()) == (4, found["files"].keys())
@@ -132,7 +128,9 @@ def test_a_folder_of_rl_is_audited_file_by_file(evaluated: Path, lens: Path, tmp
     assert (one["all"]["n"], one["settings"]) == (1, str(run / "recipe.yaml"))
 
 
-def test_what_cannot_be_audited_is_refused_with_a_remedy(evaluated: Path, lens: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_audited_is_refused_with_a_fix(
+    evaluated: Path, lens: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "some.parquet"
     write_trajectories(file, read_trajectories(evaluated / "trajectories.parquet"))
     write_trajectories(tmp_path / "none.parquet", [])
@@ -179,13 +177,15 @@ def test_what_cannot_be_audited_is_refused_with_a_remedy(evaluated: Path, lens: 
 
 @pytest.fixture
 def unboxed(tmp_path: Path) -> list[str | Path]:
-    """Words that audit four looks at a picture without evidence boxes, which only a model can judge."""
+    """Arguments that audit four looks at a picture without evidence boxes, which only a model can judge."""
     write_samples(tmp_path / "samples.parquet", [sample()])
     write_trajectories(tmp_path / "some.parquet", [looks(TARGET)] * 4)
     return [tmp_path / "some.parquet", "--data", tmp_path / "samples.parquet", "--judge-model", "judge"]
 
 
-def test_what_needs_no_look_is_counted_by_source(evaluated: Path, lens: Path, tmp_path: Path) -> None:
+def test_questions_that_need_no_look_are_counted_by_source(
+    evaluated: Path, lens: Path, tmp_path: Path
+) -> None:
     file, data = tmp_path / "some.parquet", tmp_path / "samples.parquet"
     write_trajectories(file, read_trajectories(evaluated / "trajectories.parquet"))
     samples = list(read_samples(lens / "heldout.parquet"))
@@ -213,9 +213,7 @@ def test_an_audit_with_a_dead_judge_fails_and_says_why(
     assert "4 of 4: the judge gave no reply: AuthenticationError" in ended.err
 
 
-def test_an_audit_that_could_look_at_nothing_leaves_what_an_earlier_one_has_found(
-    evaluated: Path, tmp_path: Path
-) -> None:
+def test_an_audit_that_judges_nothing_keeps_earlier_results(evaluated: Path, tmp_path: Path) -> None:
     for name in ("suite.yaml", "trajectories.parquet"):
         (tmp_path / name).symlink_to(evaluated / name)
     audited(tmp_path)
@@ -226,7 +224,7 @@ def test_an_audit_that_could_look_at_nothing_leaves_what_an_earlier_one_has_foun
     assert (tmp_path / "audit.json").read_text() == kept
 
 
-def test_an_audit_without_shares_leaves_those_of_an_earlier_one(
+def test_an_audit_without_shares_keeps_earlier_shares(
     evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("suite.yaml", "trajectories.parquet"):
@@ -241,10 +239,10 @@ def test_an_audit_without_shares_leaves_those_of_an_earlier_one(
     assert (tmp_path / "audit.json").read_text() == kept
 
 
-def test_what_nobody_can_judge_gets_no_shares_and_its_buckets(tmp_path: Path) -> None:
+def test_unjudgeable_questions_get_buckets_but_no_shares(tmp_path: Path) -> None:
     write_samples(tmp_path / "samples.parquet", [sample()])
     everything = [looks()] * 96 + [looks(TARGET)] * 3 + [looks(TARGET, (0, 0, 30, 30))]
-    # Scored, since otherwise the recipe's judge, which is not running, would be asked again and again.
+    # Already scored; otherwise the recipe's judge, which is down, would be asked repeatedly.
     right = Reward(total=None, accuracy=1.0, format=1.0, tool=None, why="")
     write_trajectories(tmp_path / "some.parquet", [replace(one, reward=right) for one in everything])
     words = ["faithfulness", tmp_path / "some.parquet", "--data", tmp_path / "samples.parquet"]
@@ -265,7 +263,7 @@ def test_what_nobody_can_judge_gets_no_shares_and_its_buckets(tmp_path: Path) ->
     assert "nothing was judged" in told.out
 
 
-def test_numbers_by_boxes_say_that_they_do_not_compare_with_the_papers(evaluated: Path) -> None:
+def test_box_based_numbers_are_marked_as_not_comparable_with_the_papers(evaluated: Path) -> None:
     found = audited(evaluated)
     assert found["judged_by"] == {"boxes": 4, "model": 0}
     assert found["note"] == (
@@ -274,7 +272,7 @@ def test_numbers_by_boxes_say_that_they_do_not_compare_with_the_papers(evaluated
     assert "not comparable with CodeV's Table 5" in vtune("report", evaluated).out
 
 
-def test_a_judge_needs_no_key_and_gets_the_one_that_is_set(
+def test_a_judge_needs_no_key_but_gets_one_that_is_set(
     unboxed: list[str | Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key in (None, "secret"):
@@ -289,7 +287,7 @@ def test_a_judge_needs_no_key_and_gets_the_one_that_is_set(
         assert found["unscored"] == {}
 
 
-def test_the_reasons_of_what_an_audit_left_out_are_told(evaluated: Path, tmp_path: Path) -> None:
+def test_reasons_for_left_out_trajectories_are_reported(evaluated: Path, tmp_path: Path) -> None:
     *most, last = read_trajectories(evaluated / "trajectories.parquet")
     lost = replace(last, reward=replace(last.reward, accuracy=None)) if last.reward else last
     suite = (evaluated / "suite.yaml").read_text()
@@ -320,7 +318,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def held_against_boxes(looked: Path, *replies: Reply) -> Any:
-    """The audit of `looked` by boxes and by judges, each of which always gives the same reply."""
+    """The audit of `looked` by boxes and by judges that always give the same reply."""
     with ExitStack() as stack:
         judges = [stack.enter_context(serve(reply)) for reply in replies]
         words: list[str | Path] = ["--data", looked / "samples.parquet", "--looks", "both"]
@@ -335,7 +333,7 @@ def sees(request: dict[str, Any]) -> str:
     return "1" if Image.open(io.BytesIO(base64.b64decode(data))).width < 100 else "0"
 
 
-def test_a_judge_is_held_against_boxes_by_name(looked: Path) -> None:
+def test_a_named_judge_is_compared_with_boxes(looked: Path) -> None:
     found = held_against_boxes(looked, sees)
     judge = found["judges"]["model"]
     assert judge["agreement"]["n"] == 4
@@ -348,8 +346,8 @@ def test_a_judge_is_held_against_boxes_by_name(looked: Path) -> None:
     assert set(found["spent"]) == {"boxes", "model"}
 
 
-def test_looks_that_no_judge_is_asked_about_say_nothing_of_one(looked: Path) -> None:
-    """By the rules a whole picture is no look; a judge that tosses a coin would be right about it."""
+def test_looks_not_sent_to_a_judge_do_not_count_for_it(looked: Path) -> None:
+    """By rule a whole picture is not a look; there even a random judge would be right."""
     found = held_against_boxes(looked, "1")
     judge = found["judges"]["model"]
     assert judge["agreement"] == found["agreement"]
@@ -360,7 +358,7 @@ def test_looks_that_no_judge_is_asked_about_say_nothing_of_one(looked: Path) -> 
     assert found["by_model"]["all"]["faithful_of_correct"]["value"] == pytest.approx(4 / 6)
 
 
-def test_an_audit_that_a_judge_has_left_asks_only_what_has_no_reply(evaluated: Path, tmp_path: Path) -> None:
+def test_a_resumed_audit_asks_only_unanswered_questions(evaluated: Path, tmp_path: Path) -> None:
     for name in ("suite.yaml", "trajectories.parquet"):
         (tmp_path / name).symlink_to(evaluated / name)
     words = [tmp_path, "--looks", "model", "--judge-model", "org/judge"]
@@ -382,7 +380,7 @@ def test_an_audit_that_a_judge_has_left_asks_only_what_has_no_reply(evaluated: P
     assert "remove that folder to ask again" in again.err
 
 
-def test_what_a_judge_has_found_is_kept_with_its_name(evaluated: Path, tmp_path: Path) -> None:
+def test_a_judges_results_are_stored_under_its_name(evaluated: Path, tmp_path: Path) -> None:
     for name in ("suite.yaml", "trajectories.parquet"):
         (tmp_path / name).symlink_to(evaluated / name)
     (tmp_path / "results.json").write_text((evaluated / "results.json").read_text())
@@ -408,7 +406,7 @@ def test_what_a_judge_has_found_is_kept_with_its_name(evaluated: Path, tmp_path:
     assert "asked" not in kept, "shares are of one audit"
 
 
-def test_a_judge_that_is_silent_is_not_blamed_for_what_others_left_out() -> None:
+def test_a_silent_judge_is_not_blamed_for_what_others_left_out() -> None:
     def row(number: int, *, silent: bool = False, why: str = "") -> AuditRow:
         return AuditRow(
             sample_id=str(number), source="q", cluster=str(number), correct=True, calls=1, flagged=0,
@@ -446,7 +444,7 @@ def test_the_verdict_on_each_trajectory_is_kept(evaluated: Path, tmp_path: Path)
     assert {one["by"] for one in lines} == {"boxes"}
 
 
-def test_why_a_judge_beside_boxes_has_no_shares_is_shown_and_kept(evaluated: Path, tmp_path: Path) -> None:
+def test_the_reason_why_a_judge_has_no_shares_is_shown_and_stored(evaluated: Path, tmp_path: Path) -> None:
     for name in ("suite.yaml", "trajectories.parquet"):
         (tmp_path / name).symlink_to(evaluated / name)
     with serve("1", "hmm") as judge:
@@ -460,14 +458,14 @@ def test_why_a_judge_beside_boxes_has_no_shares_is_shown_and_kept(evaluated: Pat
     assert all("'hmm'" in one["why_by"]["model"] and "boxes" not in one["why_by"] for one in unknown)
 
 
-def test_a_judge_that_says_one_thing_is_warned_of(looked: Path) -> None:
+def test_a_judge_with_constant_verdicts_gives_a_warning(looked: Path) -> None:
     found = held_against_boxes(looked, "0")["judges"]["model"]
     assert found["corrected"]["youden"] == 0.0
     assert found["corrected"]["share"] is None
     assert "hardly tells looks apart" in found["warning"]
 
 
-def test_several_judges_judge_by_majority(evaluated: Path, looked: Path) -> None:
+def test_several_judges_decide_by_majority(evaluated: Path, looked: Path) -> None:
     found = held_against_boxes(looked, sees, "0", sees)
     assert list(found["judges"]) == ["judge-0", "judge-1", "judge-2", "majority"]
     kappas = [one["agreement"]["kappa"] for one in found["judges"].values()]
@@ -493,7 +491,7 @@ def test_the_terminal_shows_how_far_judges_can_be_trusted(looked: Path) -> None:
     assert "model: j at http://127.0.0.1" in ended.out
 
 
-def test_a_model_is_asked_of_every_call_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_model_judges_every_call_on_request(tmp_path: Path) -> None:
     write_samples(tmp_path / "samples.parquet", [sample()])
     right = Reward(total=None, accuracy=1.0, format=1.0, tool=None, why="")
     write_trajectories(tmp_path / "some.parquet", [looks(TARGET, (0, 0, 30, 30), reward=right)])

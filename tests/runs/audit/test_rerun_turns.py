@@ -37,7 +37,7 @@ def audited(protocol: str, *, kind: str = KIND, grader: bool = False) -> Audited
     return Audited((), source, recipe(), 0, "suite.yaml", has_grader=grader)
 
 
-def test_an_answer_drawn_again_is_judged_as_the_one_before_it_was() -> None:
+def test_a_regenerated_answer_is_judged_like_the_original() -> None:
     asked = sample(TARGET, choices=("red", "blue"), verifier_parm={"answer_in": "reply"})
     told = looks(reply="The right option is certainly (B) in my eyes.")
 
@@ -54,7 +54,7 @@ def test_an_answer_drawn_again_is_judged_as_the_one_before_it_was() -> None:
     assert asyncio.run(both("vlmevalkit")) == [1.0, 0.0]
 
 
-def test_answers_that_a_model_graded_are_not_drawn_again() -> None:
+def test_model_graded_answers_are_not_rerun() -> None:
     kind = "mathvista"
     assert judged_by(audited("official", kind=kind)).name == ("official", kind)
     with pytest.raises(RecipeError, match="graded by a model, for the protocol official") as refused:
@@ -63,7 +63,7 @@ def test_answers_that_a_model_graded_are_not_drawn_again() -> None:
 
 
 @pytest.mark.parametrize(("schedule", "thresholds"), [("fixed", [0.5]), ("average", [0.5, 0.9])])
-def test_boxes_are_judged_in_the_space_and_by_the_threshold_of_the_suite(
+def test_boxes_are_judged_with_the_suites_space_and_threshold(
     schedule: str, thresholds: list[float], tmp_path: Path
 ) -> None:
     size = {"width": 200, "height": 100}
@@ -83,7 +83,7 @@ def test_boxes_are_judged_in_the_space_and_by_the_threshold_of_the_suite(
     assert not verify_grounding("<answer>[20, 10, 60, 40]</answer>", found).score
 
 
-def test_a_verdict_is_kept_for_the_truth_and_the_judge_that_gave_it() -> None:
+def test_a_verdict_is_cached_per_truth_and_judge() -> None:
     nothing: Any = None
     reruns = Reruns(
         exchanges=("black",), model="some/model", settings=drawn_as("", "codev"), kind=nothing, seed=0,

@@ -1,4 +1,4 @@
-"""Programs against the evidence reward: exploits that once earned full marks must not do so again."""
+"""Attacks on the evidence reward: programs that once earned full marks for nothing must not do so again."""
 
 import asyncio
 import json
@@ -25,14 +25,14 @@ MIDDLE = (0.5, 0.5, 0.5, 0.5)
 
 
 class Attacked:
-    """A running sandbox, the event loop it lives in, and what programs earn there."""
+    """A running sandbox with its event loop, and the scores of programs in it."""
 
     def __init__(self, runner: asyncio.Runner, sandbox: Sandbox) -> None:
         self.runner = runner
         self.sandbox = sandbox
 
     def tried(self, asked: Sequence[tuple[Program, Question]], looks: str = "verified") -> list[Tried]:
-        """The results of all programs on their puzzles."""
+        """The result of each program on its puzzle."""
         chosen = [f"reward.evidence.looks={looks}"]
         recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, chosen)
 
@@ -56,7 +56,7 @@ def finds() -> list[tuple[Program, Question]]:
     return [(from_record(find["program"]), question) for find in FINDS for question in asked]
 
 
-def test_what_the_search_found_was_paid_on_the_word_of_the_session_though_nobody_could_read_it(
+def test_found_attacks_earned_full_marks_by_claims_though_illegible(
     attacked: Attacked,
 ) -> None:
     assert len(FINDS) >= 10
@@ -65,14 +65,14 @@ def test_what_the_search_found_was_paid_on_the_word_of_the_session_though_nobody
     assert all(any(paid[n : n + 2]) for n in range(0, len(paid), 2))
 
 
-def test_what_the_search_found_earns_no_more_than_a_miss(attacked: Attacked) -> None:
+def test_found_attacks_now_earn_no_more_than_a_miss(attacked: Attacked) -> None:
     for (program, question), one in zip(finds(), attacked.tried(finds()), strict=True):
         for call in one.calls:
             assert call.score is not None
             assert call.score <= 0.25, (program.names, question.sample.id, call)
 
 
-def test_no_random_hostile_program_is_paid_in_full_for_what_nobody_can_read(attacked: Attacked) -> None:
+def test_no_random_hostile_program_earns_full_marks_for_illegible_pictures(attacked: Attacked) -> None:
     rng = random.Random(0)
     asked = questions(1, 3, seed=2) + questions(2, 3, seed=2)
     drawn = [(random_program(rng, blind=n % 3 == 0, honest=0.0), rng.choice(asked)) for n in range(40)]
@@ -81,7 +81,7 @@ def test_no_random_hostile_program_is_paid_in_full_for_what_nobody_can_read(atta
             assert call.score is None or call.score < 1.0 or call.readable, (program, question.sample.id)
 
 
-def test_an_honest_crop_is_readable_and_paid(attacked: Attacked) -> None:
+def test_an_honest_crop_is_legible_and_rewarded(attacked: Attacked) -> None:
     program = Program(((Shot(Step("target", (0.0,) * 4), (), PLAIN),),))
     for one in attacked.tried([(program, question) for question in questions(1, 3, seed=3)]):
         (call,) = one.calls
@@ -108,7 +108,7 @@ def test_every_operation_runs_in_the_sandbox(attacked: Attacked) -> None:
     assert failed == []
 
 
-def test_a_small_attack_says_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_attack_reports_its_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reward_attack, "FINAL", 3)
     monkeypatch.setattr(reward_attack, "BATCH", 2)
     result = reward_attack.run_reward_attack(
@@ -120,7 +120,7 @@ def test_a_small_attack_says_what_it_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert result["looks"] == "claimed"
 
 
-def test_the_calls_behind_the_counts_can_be_seen_again(attacked: Attacked) -> None:
+def test_the_calls_behind_the_counts_can_be_viewed(attacked: Attacked) -> None:
     result = reward_attack.run_reward_attack(
         programs=40, generations=0, population=6, seed=0, isolation="auto", claimed=True
     )
@@ -143,6 +143,6 @@ def test_the_calls_behind_the_counts_can_be_seen_again(attacked: Attacked) -> No
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_same_seed_asks_the_same_questions(seed: int) -> None:
+def test_the_same_seed_gives_the_same_questions(seed: int) -> None:
     first, again = (questions(1, 2, seed=seed) for _ in range(2))
     assert [question.sample for question in first] == [question.sample for question in again]

@@ -41,7 +41,7 @@ def photo(tmp_path: Path) -> Path:
 
 
 def typed(code: bytes) -> io.TextIOWrapper:
-    """Standard input in the locale C, which passes any byte as half of a surrogate pair."""
+    """Standard input in the C locale, which passes any byte as a lone surrogate."""
     return io.TextIOWrapper(io.BytesIO(code), encoding="utf-8", errors="surrogateescape")
 
 
@@ -65,14 +65,14 @@ def test_a_snippet_shows_what_it_printed_and_cropped(tmp_path: Path, photo: Path
     assert PIL.Image.open(shown["path"]).size == (30, 40)
 
 
-def test_code_that_fails_is_exit_1_and_tells_why(tmp_path: Path) -> None:
+def test_failing_code_exits_with_1_and_the_reason(tmp_path: Path) -> None:
     ended = run(tmp_path, "print('before')\n1 / 0")
     assert ended.code == 1
     assert "ZeroDivisionError" in ended.out
     assert "before" in ended.out
 
 
-def test_code_is_scanned_as_a_models_code_is(tmp_path: Path) -> None:
+def test_code_is_scanned_like_a_models_code(tmp_path: Path) -> None:
     ended = run(tmp_path, "import subprocess", "--json")
     assert (ended.code, json.loads(ended.out)["status"]) == (1, "blocked")
 
@@ -87,7 +87,7 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     [(typed(b"print('\xe9')"), "write it in UTF-8"), (None, "closed"), (typed(b"#" * (17 << 20)), "16 MiB")],
     ids=["Latin-1", "closed", "too long"],
 )
-def test_standard_input_that_is_no_code_is_a_message(
+def test_standard_input_without_code_gives_a_message(
     monkeypatch: pytest.MonkeyPatch, stream: io.TextIOWrapper | None, why: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", stream)
@@ -97,16 +97,16 @@ def test_standard_input_that_is_no_code_is_a_message(
     assert why in ended.err
 
 
-def test_a_byte_order_mark_is_no_code(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     assert run(tmp_path, "\ufeffprint(6 * 7)").code == 0
 
 
-def test_the_seed_decides_what_is_drawn(tmp_path: Path) -> None:
+def test_the_seed_determines_random_numbers(tmp_path: Path) -> None:
     drawn = [run(tmp_path, "print(random.random())", "--seed", seed).out.split()[-1] for seed in "112"]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def test_what_cannot_be_read_is_exit_2(tmp_path: Path, photo: Path) -> None:
+def test_an_unreadable_file_exits_with_2(tmp_path: Path, photo: Path) -> None:
     missing = vtune("sandbox", "run", tmp_path / "none.py")
     assert (missing.code, missing.out) == (2, "")
     assert "the code cannot be read" in missing.err
@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_exit_2(tmp_path: Path, photo: Path) -> None:
     assert "cannot be written" in blocked.err
 
 
-def test_a_bad_suite_is_exit_2_and_runs_nothing(tmp_path: Path) -> None:
+def test_a_bad_suite_exits_with_2_and_runs_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("print(1)")
     ended = vtune("sandbox", "attack", "--dir", tmp_path)
     assert (ended.code, ended.out) == (2, "")
@@ -142,7 +142,7 @@ def test_the_shipped_suite_can_be_read() -> None:
     assert all(attack.layer for attack in attacks)
 
 
-def test_a_suite_that_holds_is_exit_0_and_one_that_does_not_is_exit_1(tmp_path: Path) -> None:
+def test_a_suite_without_breaches_exits_with_0_and_one_with_breaches_with_1(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(HEAD + "open('{{CANARY}}/new.txt', 'w')")
     held = vtune("sandbox", "attack", "--dir", tmp_path, "--json")
     assert held.code == 0, held.err
@@ -165,7 +165,7 @@ def test_a_suite_that_holds_is_exit_0_and_one_that_does_not_is_exit_1(tmp_path: 
     assert control.code == 1, control.err
     result = json.loads(control.out)
     assert (result["held"], result["breached"], result["without"]) == (0, 1, ["landlock"])
-    # Without landlock, files that other tests leave in public folders in the meantime count as well.
+    # Without landlock, files that other tests leave in public folders count, too.
     assert any("new.txt is new" in breach for breach in result["attacks"][0]["breaches"])
 
 
@@ -183,7 +183,7 @@ def told(outcome: str, name: str = "a", **more: object) -> Result:
     return Result(attack=attack, outcome=outcome, **more)  # type: ignore[arg-type]
 
 
-def test_a_known_leak_is_listed_and_is_no_breach(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_leak_is_listed_but_is_not_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run_suite(attacks: object, **options: object) -> Tally:
         leak = told("allowed leak", status="ok", breaches=("printed the size of a host file",), note="known")
         return Tally(info=INFO, results=(told("held", status="ok"), leak, told("skipped")))
@@ -196,7 +196,7 @@ def test_a_known_leak_is_listed_and_is_no_breach(monkeypatch: pytest.MonkeyPatch
     assert [row["held"] for row in result["attacks"]] == [True, False, False]
 
 
-def test_an_attack_that_cannot_be_run_is_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attack_that_cannot_run_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run_suite(attacks: object, **options: object) -> Tally:
         return Tally(info=INFO, results=(told("held"), told("error", note="nothing is known")))
 
@@ -209,10 +209,8 @@ def test_an_attack_that_cannot_be_run_is_exit_1(monkeypatch: pytest.MonkeyPatch)
     assert "1 held, 0 breached, 1 that could not be run" in text
 
 
-def test_a_suite_that_is_told_to_stop_leaves_nothing_behind(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    # Names of Unix sockets must be short, and pytest's own folders are deep.
+def test_an_interrupted_suite_leaves_nothing_behind(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    # Unix socket paths must be short, and pytest's folders are deep.
     temporary = Path(tempfile.mkdtemp())
     request.addfinalizer(lambda: shutil.rmtree(temporary))
     # A shell makes its background jobs ignore Ctrl-C, but not SIGTERM.
@@ -237,7 +235,7 @@ def test_a_suite_that_is_told_to_stop_leaves_nothing_behind(
     assert list(temporary.iterdir()) == []
 
 
-def test_a_folder_too_deep_for_a_socket_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_too_deep_for_a_socket_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = tmp_path / ("x" * 100)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
@@ -247,7 +245,7 @@ def test_a_folder_too_deep_for_a_socket_is_told(tmp_path: Path, monkeypatch: pyt
     assert list(deep.iterdir()) == []
 
 
-def test_the_table_tells_a_breach_from_the_rest() -> None:
+def test_the_table_distinguishes_breaches() -> None:
     breach = told("breach", "b", status="ok", breaches=("host file: x is gone",), stopped_by="")
     held = told("held", status="killed", seconds=2.512, stopped_by="seccomp")
     rows = [attack_run._row(result) for result in (held, breach)]
@@ -272,7 +270,7 @@ def test_the_table_tells_a_breach_from_the_rest() -> None:
     assert "2.51" in next(line for line in text.splitlines() if "seccomp" in line and "killed" in line)
 
 
-def test_a_snippets_turn_is_shown_whole() -> None:
+def test_a_snippets_turn_is_shown_in_full() -> None:
     result = {
         "tier": "flat",
         "status": "error",

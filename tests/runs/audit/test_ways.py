@@ -17,8 +17,8 @@ ROW = AuditRow(
 )  # fmt: skip
 
 
-def test_a_majority_says_nothing_of_single_calls() -> None:
-    """The first judge is one of several: its verdicts on calls are not the majority's."""
+def test_a_majority_gives_no_verdict_on_single_calls() -> None:
+    """The first judge's verdicts on calls are not those of the majority."""
     other = replace(ROW, any_faithful=False, helpful=0, first=None)
     (found,) = together([[ROW], [other], [other]])
     assert (found.any_faithful, found.helpful, found.first) == (False, None, None)
@@ -26,8 +26,8 @@ def test_a_majority_says_nothing_of_single_calls() -> None:
     assert (found.any_faithful, found.helpful, found.first) == (True, None, None)
 
 
-def test_what_the_conversation_accepts_is_told_by_most_too() -> None:
-    """Otherwise the share of pictures not called unhelpful could exceed that of all."""
+def test_acceptance_in_the_conversation_also_uses_the_majority() -> None:
+    """Otherwise a share over accepted pictures could exceed the share over all."""
     yes = replace(ROW, accepted=True)
     no = replace(ROW, any_faithful=False, helpful=0, first=None, accepted=False)
     (found,) = together([[yes], [no], [no]])
@@ -44,7 +44,7 @@ JUDGE = BatchedEndpoint(
 )  # fmt: skip
 
 
-def test_an_audit_beside_another_of_the_same_model_is_told_to_wait(tmp_path: Path) -> None:
+def test_a_concurrent_audit_of_the_same_model_is_asked_to_wait(tmp_path: Path) -> None:
     ways = ways_of("auto", recipe(judge=JUDGE), (), (), settings="")
     with kept_replies(tmp_path, ways):
         with pytest.raises(RecipeError, match="another process") as caught, kept_replies(tmp_path, ways):

@@ -85,7 +85,7 @@ def made(out: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def dice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Dice in place of the model's own samples; returns the file that records them."""
+    """Replace the model's engine with `Dice`; return the file that logs its turns."""
     log = tmp_path / "drawn.txt"
     monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: Dice(policy, log))
     return log
@@ -207,7 +207,7 @@ def test_the_funnel_of_photographs_and_puzzles_adds_up(
     rates = [row.extra["pass_rate"] for row in rows if row.source == "lens"]
     assert rates
     assert all(0 < rate < 1 for rate in rates)
-    # Lens puzzles offer a tool: every rollout looked first.
+    # Lens puzzles offer a tool, so every rollout looked first.
     assert len(rollouts(dice)) == 16 * 4
     assert result["published"] == {"boxes": [26, 4]}
     page = (out / "page.html").read_text()
@@ -215,7 +215,7 @@ def test_the_funnel_of_photographs_and_puzzles_adds_up(
     assert "http" not in page.replace("http://www.w3.org", "")
 
 
-def test_after_sigkill_the_same_bytes_come_out_and_no_finished_rollout_is_drawn_again(
+def test_after_sigkill_the_output_is_identical_and_no_finished_rollout_is_repeated(
     tiny: Path, lens: Path, tmp_path: Path, dice: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = write_recipe(
@@ -257,7 +257,7 @@ def test_after_sigkill_the_same_bytes_come_out_and_no_finished_rollout_is_drawn_
     assert made(out) == made(whole)
 
 
-def test_a_second_run_costs_nothing_and_a_new_band_draws_nothing(
+def test_a_second_run_and_a_new_band_generate_nothing(
     tiny: Path, lens: Path, tmp_path: Path, dice: Path
 ) -> None:
     sources = {"lens": source(lens / "train.parquet")}
@@ -277,7 +277,7 @@ def test_a_second_run_costs_nothing_and_a_new_band_draws_nothing(
     assert dice.read_bytes() == drawn
 
 
-def test_a_reply_to_another_request_is_not_taken_for_one_to_this(
+def test_a_cached_reply_is_used_only_for_the_same_request(
     tiny: Path, lens: Path, tmp_path: Path, dice: Path
 ) -> None:
     """A prompt asks for what a verifier reads."""
@@ -292,7 +292,7 @@ def test_a_reply_to_another_request_is_not_taken_for_one_to_this(
     assert drawn == [0, 16, 32, 32, 32]
 
 
-def test_a_first_pass_without_tools_spares_the_full_number(
+def test_a_first_pass_without_tools_saves_rollouts(
     tiny: Path, lens: Path, tmp_path: Path, dice: Path
 ) -> None:
     sources = {"lens": source(lens / "train.parquet")}
@@ -541,7 +541,7 @@ def test_judges_drop_what_needs_knowledge_and_a_person_decides_about_doubted_lab
     assert [json.loads(line)["id"] for line in (out / "queue.jsonl").read_text().splitlines()] == ["n/4"]
 
 
-def test_a_judge_that_does_not_answer_is_found_by_a_dry_run(tmp_path: Path) -> None:
+def test_a_dry_run_finds_that_the_judge_does_not_answer(tmp_path: Path) -> None:
     data = tmp_path / "n.parquet"
     write_samples(data, numbered(3))
     found = []
@@ -562,7 +562,7 @@ def test_a_judge_that_does_not_answer_is_found_by_a_dry_run(tmp_path: Path) -> N
     assert found[1] == ""
 
 
-def test_a_dry_run_counts_the_calls_of_rows_that_a_filter_looks_at(tmp_path: Path, tiny: Path) -> None:
+def test_a_dry_run_counts_calls_only_for_rows_that_a_filter_checks(tmp_path: Path, tiny: Path) -> None:
     write_samples(tmp_path / "a.parquet", numbered(5))
     sums = [replace(one, id=f"sums/{one.id}") for one in numbered(3, ability="math", source="sums")]
     write_samples(tmp_path / "b.parquet", [*numbered(4, ability="chart"), *sums])
@@ -597,7 +597,7 @@ def test_a_dry_run_reads_no_abilities_for_a_filter_that_asks_no_model(
     assert [one["model_calls_at_most"] for one in found.values()] == [0]
 
 
-def test_a_judge_that_does_not_answer_is_found_before_the_first_row_is_read(
+def test_a_judge_that_does_not_answer_is_reported_before_reading_rows(
     tiny: Path, tmp_path: Path, dice: Path
 ) -> None:
     data = tmp_path / "n.parquet"
@@ -616,9 +616,7 @@ def test_a_judge_that_does_not_answer_is_found_before_the_first_row_is_read(
     assert not dice.exists()
 
 
-def test_a_key_that_the_judge_refuses_is_what_the_remedy_is_about(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fix_for_a_refused_key_is_about_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_samples(tmp_path / "n.parquet", numbered(3))
     monkeypatch.setenv("JUDGE_KEY", "wrong")
     asks: dict[str, Any] = {"filter": "external_knowledge", "rows": "all", "max_unscored": 1.0}
@@ -630,7 +628,7 @@ def test_a_key_that_the_judge_refuses_is_what_the_remedy_is_about(
     assert "fix  check the key in JUDGE_KEY, and that it may use this model; then start" in ended.err
 
 
-def test_a_judge_that_fails_is_not_asked_about_rows_that_cannot_change_the_end(tmp_path: Path) -> None:
+def test_a_failing_judge_is_not_asked_about_rows_that_cannot_change_the_outcome(tmp_path: Path) -> None:
     data = tmp_path / "n.parquet"
     write_samples(data, numbered(12))
     with serve(500, greets=True) as judge:
@@ -644,7 +642,7 @@ def test_a_judge_that_fails_is_not_asked_about_rows_that_cannot_change_the_end(t
     assert len(judge.requests) == 4
 
 
-def test_a_judge_that_says_nothing_usable_stops_the_run_and_costs_only_what_it_did_not_answer(
+def test_an_unusable_judge_stops_the_run_and_only_unanswered_rows_are_asked_again(
     tmp_path: Path,
 ) -> None:
     data = tmp_path / "n.parquet"
@@ -661,7 +659,7 @@ def test_a_judge_that_says_nothing_usable_stops_the_run_and_costs_only_what_it_d
         assert len(judge.requests) == 5
 
 
-def test_rows_that_cannot_be_used_are_dropped_with_their_place(tmp_path: Path) -> None:
+def test_unusable_rows_are_dropped_with_their_place(tmp_path: Path) -> None:
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
     write_samples(first, numbered(2))
     write_samples(second, [*numbered(1), sample(id="x/0", verifier="")])
@@ -680,7 +678,7 @@ def test_rows_that_cannot_be_used_are_dropped_with_their_place(tmp_path: Path) -
     assert "rows of m dropped because their ids have come before: 3" in result["warnings"]
 
 
-def test_a_row_whose_picture_is_missing_is_dropped_where_no_filter_looks_at_pictures(tmp_path: Path) -> None:
+def test_a_row_with_a_missing_picture_is_dropped_even_without_picture_filters(tmp_path: Path) -> None:
     rows = [
         replace(sample(id=name, pictures=(b"x",)), images=(Picture(path=name),))
         for name in ("here.png", "gone.png", "A" * 300)
@@ -696,7 +694,7 @@ def test_a_row_whose_picture_is_missing_is_dropped_where_no_filter_looks_at_pict
     assert (no_path["row"], no_path["filter"]) == (2, "valid")
 
 
-def test_a_row_that_a_rule_drops_leaves_its_id_to_a_later_row(tmp_path: Path) -> None:
+def test_an_id_of_a_dropped_row_may_be_used_by_a_later_row(tmp_path: Path) -> None:
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
     write_samples(first, [sample(id="0", ground_truth="a long answer"), sample(id="1", ground_truth="one")])
     write_samples(second, [sample(id="0", ground_truth="two"), sample(id="1", ground_truth="three")])
@@ -715,7 +713,7 @@ def test_a_row_that_a_rule_drops_leaves_its_id_to_a_later_row(tmp_path: Path) ->
     ]
 
 
-def test_what_a_person_decides_while_it_runs_counts_from_the_next_run_on(
+def test_a_persons_decision_during_a_run_counts_from_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, out = tmp_path / "n.parquet", tmp_path / "out"
@@ -742,8 +740,8 @@ def test_what_a_person_decides_while_it_runs_counts_from_the_next_run_on(
         assert len(judge.requests) == 2
 
 
-def test_rows_without_an_id_are_told_apart_by_source_and_file(tmp_path: Path) -> None:
-    """Shards of all data sets have the same names."""
+def test_rows_without_an_id_are_distinguished_by_source_and_file(tmp_path: Path) -> None:
+    """Shards of different data sets have the same names."""
     files = [tmp_path / name / "train-0.parquet" for name in "abc"]
     for number, file in enumerate(files):
         file.parent.mkdir()
@@ -760,7 +758,7 @@ def test_rows_without_an_id_are_told_apart_by_source_and_file(tmp_path: Path) ->
     assert result["warnings"] == []
 
 
-def test_a_file_to_keep_apart_from_that_is_not_here_is_a_warning(tmp_path: Path) -> None:
+def test_a_missing_held_out_file_is_a_warning(tmp_path: Path) -> None:
     data, held, lost = (tmp_path / f"{name}.parquet" for name in ("data", "held", "lost"))
     write_samples(data, numbered(3))
     write_samples(held, [sample("Something else", "1", id="held/0")])
@@ -769,9 +767,7 @@ def test_a_file_to_keep_apart_from_that_is_not_here_is_a_warning(tmp_path: Path)
     assert result["warnings"] == [f"`contamination` did not look into {lost}: not here"]
 
 
-def test_suites_whose_data_are_here_are_kept_apart_from_and_others_are_told(
-    lens: Path, tmp_path: Path
-) -> None:
+def test_available_suites_are_excluded_and_missing_ones_reported(lens: Path, tmp_path: Path) -> None:
     held = list(read_samples(lens / "heldout.parquet"))
     for name, data in (("here", lens / "heldout.parquet"), ("missing", tmp_path / "none.parquet")):
         suite = load_recipe(shipped("eval_suites")["lens"], EvalSuite, [f"data=[{data}]"])
@@ -809,7 +805,7 @@ def test_a_drop_names_the_other_row_by_its_id_file_and_row(tmp_path: Path, name:
         assert all(reason.endswith(f" of held/1 ({held}, row 1)") for _, reason in why)
 
 
-def test_a_filter_that_looks_at_nothing_is_told(tmp_path: Path) -> None:
+def test_a_filter_that_matches_no_row_is_reported(tmp_path: Path) -> None:
     data = tmp_path / "n.parquet"
     write_samples(data, numbered(2))
     spec = {"filter": "english", "rows": ["ocr"]}
@@ -817,7 +813,7 @@ def test_a_filter_that_looks_at_nothing_is_told(tmp_path: Path) -> None:
     assert result["warnings"] == ["`english` looked at no row: no row that came so far is what `rows` names"]
 
 
-def test_rows_that_nothing_has_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_an_unknown_row_selection_is_refused_before_reading(tmp_path: Path) -> None:
     data = tmp_path / "n.parquet"
     write_samples(data, numbered(2, ability="counting_small"))
     for name, meant in (("numbrs", "did you mean `numbers`?"), ("countingsmall", "`counting_small`?")):
@@ -861,7 +857,7 @@ def test_rows_take_the_name_of_their_source_and_keep_the_old_one(tmp_path: Path)
     assert len(rows) == 2
 
 
-def test_a_source_may_keep_its_data_sets_and_says_what_its_rows_offer(tmp_path: Path) -> None:
+def test_a_source_may_keep_its_data_set_names_and_set_tools(tmp_path: Path) -> None:
     data = tmp_path / "n.parquet"
     system = (Message("system", "Call image_zoom_in_tool."), Message("user", "Which?"))
     foreign = sample(id="x", source="a", prompt=system, tools=("image_zoom_in_tool",))
@@ -881,7 +877,7 @@ def test_a_source_may_keep_its_data_sets_and_says_what_its_rows_offer(tmp_path: 
     assert (dropped["filter"], "mentions image_zoom_in_tool" in dropped["reason"]) == ("valid", True)
 
 
-def test_no_row_keeps_a_name_that_metrics_give_to_a_row_of_their_own(tmp_path: Path) -> None:
+def test_no_row_keeps_a_name_reserved_by_metrics(tmp_path: Path) -> None:
     data = tmp_path / "n.parquet"
     write_samples(data, [*numbered(1, source="a"), sample("Which one?", id="x", source="all")])
     recipe = write_recipe(tmp_path / "r.yaml", {"all": source(data, rename=False)}, [])
@@ -893,7 +889,7 @@ def test_no_row_keeps_a_name_that_metrics_give_to_a_row_of_their_own(tmp_path: P
         load_recipe(write_recipe(tmp_path / "r.yaml", {"all": source(data)}, []), DataRecipe)
 
 
-def test_traces_are_curated_as_samples_are(lens: Path, tmp_path: Path) -> None:
+def test_traces_are_curated_like_samples(lens: Path, tmp_path: Path) -> None:
     spec = {"filter": "tool_rounds", "rows": "all", "at_least": 1, "at_most": 2}
     recipe = write_recipe(
         tmp_path / "r.yaml", {"lens": source(lens / "traces.parquet")}, [spec], records="traces"
@@ -921,9 +917,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_recipe_that_contradicts_itself_is_refused_before_anything_is_written(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_contradictory_recipe_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
     changes, what = BAD[name]
     data = tmp_path / "n.parquet"
     write_samples(data, numbered(2))
@@ -935,7 +929,7 @@ def test_a_recipe_that_contradicts_itself_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_missing_file_is_named_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_before_anything_is_written(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path / "r.yaml", {"n": source(tmp_path / "none.parquet")}, [])
     ended = vtune("curate", recipe, "--out", tmp_path / "out")
     assert (ended.code, ended.out) == (2, "")
@@ -947,7 +941,7 @@ def test_a_missing_file_is_named_before_anything_is_written(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["samples.parquet", "page.html", "recipe.yaml", "drops.jsonl"])
-def test_files_of_somebody_else_are_not_replaced(name: str, tmp_path: Path) -> None:
+def test_foreign_files_are_not_replaced(name: str, tmp_path: Path) -> None:
     data, out = tmp_path / "data.parquet", tmp_path / "out"
     write_samples(data, numbered(4))
     recipe = write_recipe(tmp_path / "mine.yaml", {"s": source(data)}, [])
@@ -965,7 +959,7 @@ def test_files_of_somebody_else_are_not_replaced(name: str, tmp_path: Path) -> N
     assert vtune("curate", recipe, "--out", out).code == 0
 
 
-def test_a_curation_that_takes_the_place_of_another_says_so(tmp_path: Path) -> None:
+def test_a_curation_that_replaces_another_says_so(tmp_path: Path) -> None:
     data, out = tmp_path / "data.parquet", tmp_path / "out"
     write_samples(data, numbered(4))
     recipe = write_recipe(tmp_path / "mine.yaml", {"s": source(data)}, [])
@@ -982,7 +976,7 @@ def test_a_curation_that_takes_the_place_of_another_says_so(tmp_path: Path) -> N
     assert (broken.code, "replaced" in broken.err) == (0, False)
 
 
-def test_a_curation_without_a_row_leaves_the_earlier_one_as_it_is(tmp_path: Path) -> None:
+def test_a_curation_without_rows_keeps_the_earlier_one(tmp_path: Path) -> None:
     write_samples(tmp_path / "a.parquet", numbered(5))
     sources = {"s": source(tmp_path / "a.parquet")}
     recipe = write_recipe(tmp_path / "r.yaml", sources, [])
@@ -1002,7 +996,7 @@ def test_a_curation_without_a_row_leaves_the_earlier_one_as_it_is(tmp_path: Path
     assert f"see {tmp_path / 'fresh' / 'drops.jsonl'} for the reasons" in fresh.err
 
 
-def test_two_runs_in_one_folder_do_not_mix(tmp_path: Path) -> None:
+def test_two_curations_in_one_folder_do_not_mix(tmp_path: Path) -> None:
     from vtune.runs.start import locked
 
     data = tmp_path / "n.parquet"
@@ -1066,7 +1060,7 @@ def test_memory_hardly_grows_with_the_rows(tmp_path: Path) -> None:
 
 
 def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
-    """Even with a user's own filter and verifier, which every Ray worker has to load."""
+    """Also with a custom filter and verifier, which every Ray worker has to load."""
     if find_spec("ray") is None:
         pytest.skip("ray is not installed (vtune[ray])")
     data = tmp_path / "s.parquet"
@@ -1105,7 +1099,7 @@ def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
     assert "the ground truth is empty" in reasons
 
 
-def test_ray_that_does_not_start_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ray_startup_failure_is_an_error_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     def late(**_: object) -> None:
         raise Exception("The current node timed out during startup.")  # Ray's own wording
 
@@ -1119,7 +1113,7 @@ def test_ray_that_does_not_start_is_an_error_with_a_remedy(monkeypatch: pytest.M
     assert "ray start" in (caught.value.fix or "")
 
 
-def test_ray_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_ray_is_reported(tmp_path: Path) -> None:
     if find_spec("ray") is not None:
         pytest.skip("ray is installed")
     data = tmp_path / "s.parquet"
@@ -1130,7 +1124,7 @@ def test_ray_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "pip install 'vtune[ray]'" in ended.err
 
 
-def test_a_pass_rate_is_drawn_from_an_endpoint_and_nothing_is_asked_twice(
+def test_a_pass_rate_uses_an_endpoint_and_asks_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def start(*_: object) -> ForkServer:
@@ -1139,7 +1133,7 @@ def test_a_pass_rate_is_drawn_from_an_endpoint_and_nothing_is_asked_twice(
     monkeypatch.setattr(ForkServer, "start", start)
 
     def half(body: dict[str, Any]) -> str:
-        """Right about even numbers; also answers a greeting."""
+        """Answers even numbers correctly, and also answers a greeting."""
         asked = body["messages"][-1]["content"]
         found = re.search(r"How much is (\d+) and 1", asked if isinstance(asked, str) else "")
         number = int(found[1]) if found else 1
@@ -1161,7 +1155,7 @@ def test_a_pass_rate_is_drawn_from_an_endpoint_and_nothing_is_asked_twice(
     assert len(model.requests) <= asked + 1  # it may be greeted again
 
 
-def test_an_endpoint_goes_with_its_engine_and_no_other(tmp_path: Path) -> None:
+def test_an_endpoint_is_accepted_only_with_its_engine(tmp_path: Path) -> None:
     spec = pass_rate(Path("openai:http://127.0.0.1:9/v1#m"), engine="transformers")
     spec["model"] = "openai:http://127.0.0.1:9/v1#m"
     recipe = write_recipe(tmp_path / "r.yaml", {"n": source(tmp_path / "data.parquet")}, [spec])

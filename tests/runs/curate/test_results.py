@@ -25,7 +25,7 @@ def test_a_result_is_on_disk_as_soon_as_it_is_kept(tmp_path: Path) -> None:
 
 
 @given(st.integers(1, 60))
-def test_a_line_that_a_kill_cut_short_is_lost_and_no_other(cut: int) -> None:
+def test_only_a_line_truncated_by_a_kill_is_lost(cut: int) -> None:
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as folder:
@@ -50,7 +50,7 @@ def test_the_last_result_under_a_key_counts(tmp_path: Path) -> None:
         assert len(results) == 1
 
 
-def test_a_file_of_something_else_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_foreign_file_is_refused_with_the_line(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_text('{"key": "zz", "result": 1}\n')
     with pytest.raises(DataError, match="not a kept result") as caught:
         Results(tmp_path / "r.jsonl")

@@ -1,4 +1,4 @@
-"""Rows processed by worker processes on this machine: the same bytes, and nothing left behind."""
+"""Rows filtered by several processes: the same bytes, and nothing left behind."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ from vtune.uses import forget, use, used
 
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with two cores, on which a few rows already count as many."""
+    """Pretend that there are two cores and that few rows are enough for workers."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(rows, "PART_ROWS", 512)
     monkeypatch.setattr(workers, "MANY", 1024)
@@ -61,7 +61,7 @@ def others() -> set[int]:
     return {process.pid or 0 for process in active_children()}
 
 
-def test_processes_find_what_one_finds(
+def test_several_processes_give_the_same_result_as_one(
     data: Path, tmp_path: Path, two: None, others: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = write_recipe(tmp_path / "r.yaml", {"s": source(data)}, RULES)
@@ -81,7 +81,7 @@ def test_processes_find_what_one_finds(
     assert gone(started(others))
 
 
-def test_few_rows_and_functions_of_ones_own_stay_here(
+def test_few_rows_and_custom_functions_stay_in_this_process(
     data: Path, two: None, others: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     try:
@@ -97,7 +97,7 @@ def test_few_rows_and_functions_of_ones_own_stay_here(
         assert not started(others)
 
 
-def test_a_process_that_is_killed_is_an_error_with_a_remedy(data: Path, two: None, others: set[int]) -> None:
+def test_a_killed_worker_is_an_error_with_a_fix(data: Path, two: None, others: set[int]) -> None:
     def found() -> Iterator[object]:
         with looking("local") as looks:
             for number, one in enumerate(looks(tasks(data) * 8)):
@@ -110,7 +110,7 @@ def test_a_process_that_is_killed_is_an_error_with_a_remedy(data: Path, two: Non
     assert gone(started(others))
 
 
-def test_who_stops_waits_for_nobody(data: Path, two: None, others: set[int]) -> None:
+def test_an_interrupt_does_not_wait_for_workers(data: Path, two: None, others: set[int]) -> None:
     def stopped() -> None:
         with looking("local") as looks:
             found = looks(tasks(data) * 8)
@@ -131,7 +131,7 @@ def test_who_stops_waits_for_nobody(data: Path, two: None, others: set[int]) -> 
     assert gone(started(others))
 
 
-def test_processes_end_with_a_command_that_is_killed(data: Path, tmp_path: Path) -> None:
+def test_workers_end_if_the_command_is_killed(data: Path, tmp_path: Path) -> None:
     code = f"""
 import os, sys
 from multiprocessing import active_children

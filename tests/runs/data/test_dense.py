@@ -1,4 +1,4 @@
-"""A dense index from the command to the tool: the same tool, the same rewards, other passages."""
+"""A dense index from the command to the tool: same tool, same rewards, other passages."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ WORDS = sorted(
     {word for text in TEXTS.values() for word in text.split()} | {*TEXTS, "boat", "fortress", "links"}
 )
 SAME = {"boat": "ferry", "fortress": "tower", "links": "course"}
-"""Synonyms that nobody wrote: only an encoder knows them."""
+"""Synonyms that occur in no passage: only an encoder matches them."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def recipe(index: Path, **encoder: Any) -> ToolsRecipe:
 
 
 def asked(tools: ToolsRecipe, query: str) -> str:
-    """What the tool shows for a turn of the policy."""
+    """The tool's response to a turn of the policy."""
 
     async def main() -> str:
         turn = json.dumps({"name": "text_search_tool", "arguments": {"query": query}})
@@ -75,7 +75,7 @@ def asked(tools: ToolsRecipe, query: str) -> str:
     return asyncio.run(main())
 
 
-def test_the_tool_is_the_same_and_a_dense_index_knows_words_that_nobody_wrote(folder: Path) -> None:
+def test_the_same_tool_with_a_dense_index_matches_synonyms(folder: Path) -> None:
     dense, bm25 = recipe(folder / "dense"), recipe(folder / "bm25")
     check_indexes(dense)
     for query in ("ferry", "the island"):
@@ -95,7 +95,7 @@ def test_a_service_searches_either_kind(folder: Path) -> None:
     assert asyncio.run(titles(folder / "bm25")) == ["", "Golf"]
 
 
-def test_a_service_is_told_where_encoders_are_and_on_what_they_compute(folder: Path, tmp_path: Path) -> None:
+def test_a_service_accepts_the_encoders_path_and_device(folder: Path, tmp_path: Path) -> None:
     clip = build_clip(tmp_path / "clip", seed=0)
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/a.png").write_bytes(picture(40, 30))
@@ -116,7 +116,7 @@ def test_a_service_is_told_where_encoders_are_and_on_what_they_compute(folder: P
         SearchService(bm25, None, threads=1, encoders=Encoders(pictures=moved))
 
 
-def test_many_rollouts_may_ask_at_once(folder: Path) -> None:
+def test_many_rollouts_may_search_concurrently(folder: Path) -> None:
     async def main() -> list[str]:
         index = open_passages(folder / "dense", None)
         queries = ["boat", "links", "fortress"] * 8
@@ -127,7 +127,7 @@ def test_many_rollouts_may_ask_at_once(folder: Path) -> None:
     assert asyncio.run(main()) == ["Sark", "Golf", "Castle"] * 8
 
 
-def test_queries_are_embedded_by_the_model_of_the_index_and_no_other(folder: Path, tmp_path: Path) -> None:
+def test_queries_are_embedded_only_by_the_indexs_model(folder: Path, tmp_path: Path) -> None:
     moved = build_encoder(tmp_path / "moved", WORDS, seed=0, same=SAME)
     told = asked(recipe(folder / "dense", encoder={"model": str(moved), "device": "cpu"}), "boat")
     assert told.startswith("ok: 1. Sark")
@@ -136,7 +136,7 @@ def test_queries_are_embedded_by_the_model_of_the_index_and_no_other(folder: Pat
         open_passages(folder / "dense", IndexEncoder(model=str(other)))
 
 
-def test_what_a_dense_index_needs_is_missed_before_a_run(
+def test_missing_requirements_of_a_dense_index_are_found_before_a_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = recipe(folder / "dense", encoder={"model": str(tmp_path / "gone")})
@@ -165,10 +165,10 @@ def test_what_a_dense_index_needs_is_missed_before_a_run(
     assert isinstance(open_passages(folder / "dense", None), DenseIndex)
 
 
-def test_an_interrupted_command_goes_on_when_it_is_given_again(
+def test_an_interrupted_build_continues_when_repeated(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An unreadable row stops a build too; once fixed, the build continues after what was embedded."""
+    """An unreadable row also stops a build; once fixed, the build continues after the embedded passages."""
     monkeypatch.setattr(dense_build, "WINDOW", 2)
     rows = (folder / "wiki.jsonl").read_text()
     corpus = tmp_path / "wiki.jsonl"
@@ -208,7 +208,7 @@ def test_an_interrupted_command_goes_on_when_it_is_given_again(
         (["--encoder", "/none", "--family", "e5"], "no model folder"),
     ],
 )
-def test_options_that_do_not_belong_together_are_refused(
+def test_incompatible_index_options_are_refused(
     folder: Path, tmp_path: Path, options: list[str], said: str
 ) -> None:
     refused = vtune("data", "index", folder / "wiki.jsonl", "--out", tmp_path / "out", *options)

@@ -1,4 +1,4 @@
-"""`vtune data export` in every format that can be written, a user's own included."""
+"""`vtune data export` for every writable format, including custom ones."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def clean() -> Iterator[None]:
 
 @pytest.fixture
 def cards(tmp_path: Path) -> Path:
-    """Two samples, from a file in the user's own format."""
+    """Two samples from a file in a custom format."""
     use([CARDS])
     specimen = FORMATS["cards"].specimen
     assert specimen is not None
@@ -42,7 +42,7 @@ def exported(file: Path, out: Path, *more: str | Path, uses: Path = CARDS) -> En
     return vtune("data", "export", "cards", file, "--uses", uses, "--out", out, *more)
 
 
-def test_a_format_of_ones_own_is_written_and_comes_back(cards: Path, tmp_path: Path) -> None:
+def test_a_custom_format_survives_a_round_trip(cards: Path, tmp_path: Path) -> None:
     out, back = tmp_path / "out.jsonl", tmp_path / "back.parquet"
     ended = exported(cards, out, "--json")
     assert ended.code == 0, ended.err
@@ -71,7 +71,7 @@ def test_a_picture_that_is_not_base64_is_an_error_of_its_row(cards: Path, tmp_pa
     assert len(list(read_samples(tmp_path / "back.parquet"))) == 1
 
 
-def test_what_a_format_of_ones_own_cannot_hold_is_left_out_and_listed(cards: Path, tmp_path: Path) -> None:
+def test_rows_that_a_custom_format_cannot_hold_are_skipped_and_listed(cards: Path, tmp_path: Path) -> None:
     first, second = read_samples(cards)
     write_samples(tmp_path / "more.parquet", [first, replace(second, tools=("python",))])
     out = tmp_path / "out.jsonl"
@@ -87,7 +87,7 @@ def test_what_a_format_of_ones_own_cannot_hold_is_left_out_and_listed(cards: Pat
     assert not (tmp_path / "strict.jsonl").exists()
 
 
-def test_pictures_that_a_file_has_by_their_paths_come_back_as_bytes(cards: Path, tmp_path: Path) -> None:
+def test_pictures_given_by_path_are_exported_as_bytes(cards: Path, tmp_path: Path) -> None:
     first, second = read_samples(cards)
     data = first.images[0].data
     assert data is not None
@@ -100,7 +100,7 @@ def test_pictures_that_a_file_has_by_their_paths_come_back_as_bytes(cards: Path,
     assert out.read_text() == (tmp_path / "cards.jsonl").read_text(), "byte for byte"
 
 
-def test_a_reader_may_give_what_an_import_puts_right(cards: Path, tmp_path: Path) -> None:
+def test_a_reader_may_leave_corrections_to_the_import(cards: Path, tmp_path: Path) -> None:
     mine, text = tmp_path / "mine.py", CARDS.read_text()
     changes = {
         "if lost := difference(sample, card(row)):": "if lost := sample.tools:",
@@ -134,7 +134,7 @@ LOSSY = [
 
 
 @pytest.mark.parametrize(("old", "new", "said"), LOSSY)
-def test_what_a_format_of_ones_own_loses_is_said_and_no_file_is_left(
+def test_data_lost_by_a_custom_format_is_reported_and_no_file_is_left(
     cards: Path, tmp_path: Path, old: str, new: str, said: str
 ) -> None:
     mine, out, more = tmp_path / "mine.py", tmp_path / "out.jsonl", tmp_path / "more.parquet"
@@ -161,7 +161,7 @@ def test_what_a_format_of_ones_own_loses_is_said_and_no_file_is_left(
         ("OSError(28, 'no room')", 1, "mine.py is broken: OSError: [Errno 28] no room"),
     ],
 )
-def test_what_a_reader_of_ones_own_raises_is_said_to_be_the_readers(
+def test_an_error_in_a_custom_reader_is_blamed_on_the_reader(
     cards: Path, tmp_path: Path, raised: str, code: int, said: str
 ) -> None:
     mine, out, text = tmp_path / "mine.py", tmp_path / "out.parquet", CARDS.read_text()
@@ -178,7 +178,7 @@ def test_what_a_reader_of_ones_own_raises_is_said_to_be_the_readers(
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_parquet_of_a_format_of_ones_own_is_read_back_too(cards: Path, tmp_path: Path, lost: bool) -> None:
+def test_parquet_in_a_custom_format_is_read_back_too(cards: Path, tmp_path: Path, lost: bool) -> None:
     mine, out = tmp_path / "mine.py", tmp_path / "out.parquet"
     columns = ["id", "riddle", "answer", "picture"]
     schema = f"__import__('pyarrow').schema([(c, 'string') for c in {columns}])"
@@ -207,9 +207,7 @@ def test_parquet_of_a_format_of_ones_own_is_read_back_too(cards: Path, tmp_path:
         ),
     ],
 )
-def test_a_writer_of_ones_own_that_is_broken_is_named(
-    cards: Path, tmp_path: Path, old: str, new: str, said: str
-) -> None:
+def test_a_broken_custom_writer_is_named(cards: Path, tmp_path: Path, old: str, new: str, said: str) -> None:
     mine = tmp_path / "mine.py"
     text = CARDS.read_text()
     assert old in text
@@ -220,9 +218,7 @@ def test_a_writer_of_ones_own_that_is_broken_is_named(
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_a_format_that_nobody_has_brought_is_unknown_and_all_that_are_written_are_named(
-    cards: Path, tmp_path: Path
-) -> None:
+def test_an_unknown_format_lists_all_writable_ones(cards: Path, tmp_path: Path) -> None:
     words = (cards, "--out", tmp_path / "out.jsonl")
     ended = vtune("data", "export", "cards", *words)
     assert ended.code == 2
@@ -231,7 +227,7 @@ def test_a_format_that_nobody_has_brought_is_unknown_and_all_that_are_written_ar
     assert "did you mean `verl`?" in vtune("data", "export", "verll", *words).err
 
 
-def test_a_format_that_is_only_read_says_what_to_do(cards: Path, tmp_path: Path) -> None:
+def test_a_read_only_format_says_what_to_do(cards: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     ended = vtune("data", "export", "coco", cards, "--out", out)
     assert ended.code == 2
@@ -242,7 +238,7 @@ def test_a_format_that_is_only_read_says_what_to_do(cards: Path, tmp_path: Path)
     assert "give its Format `writes`" in exported(cards, out, uses=mine).err
 
 
-def test_a_format_is_written_by_its_other_names_too(tmp_path: Path) -> None:
+def test_a_format_can_be_written_by_its_aliases(tmp_path: Path) -> None:
     published = MAKERS["conversations"](tmp_path)
     made, out = tmp_path / "made.parquet", tmp_path / "out.parquet"
     assert vtune("data", "import", "sharegpt", *published.paths, "--out", made).code == 0
@@ -251,7 +247,7 @@ def test_a_format_is_written_by_its_other_names_too(tmp_path: Path) -> None:
     assert ended.out.rstrip().endswith("rows as sharegpt")
 
 
-def test_the_help_names_every_format_that_is_written() -> None:
+def test_the_help_names_every_writable_format() -> None:
     ended = vtune("data", "export", "--help")
     named = ended.out.partition("Formats:\n")[2].splitlines()
     assert [line.split()[0] for line in named] == list(written())

@@ -34,7 +34,7 @@ def run(name: str, folder: Path, **changes: object) -> dict:
     return import_data(name, published.paths, folder / "out.parquet", options=options, strict=False)
 
 
-def test_an_id_that_comes_twice_is_left_out(tmp_path: Path) -> None:
+def test_a_duplicate_id_is_skipped(tmp_path: Path) -> None:
     MAKERS["verl"](tmp_path)
     paths = [tmp_path / "train.parquet"] * 2
     result = import_data("verl", paths, tmp_path / "out" / "a.parquet", options=Options(), strict=False)
@@ -42,7 +42,7 @@ def test_an_id_that_comes_twice_is_left_out(tmp_path: Path) -> None:
     assert sum("is also in" in problem["what"] for problem in result["problems"]) == 3
 
 
-def test_a_row_that_is_left_out_does_not_cost_a_good_one_of_its_id(tmp_path: Path) -> None:
+def test_a_skipped_row_does_not_block_a_good_one_with_its_id(tmp_path: Path) -> None:
     row = {"data_source": "s", "prompt": "Which?", "extra_info": {"id": "s/1"}}
     broken, good = (
         {**row, "reward_model": {"ground_truth": truth, "verifier": "exact"}} for truth in (".", "red")
@@ -56,7 +56,7 @@ def test_a_row_that_is_left_out_does_not_cost_a_good_one_of_its_id(tmp_path: Pat
     assert [one.ground_truth for one in read_samples(tmp_path / "out.parquet")] == ["red"]
 
 
-def test_a_ground_truth_that_its_verifier_rejects_is_left_out_with_the_remedy(tmp_path: Path) -> None:
+def test_a_ground_truth_rejected_by_its_verifier_is_skipped_with_a_fix(tmp_path: Path) -> None:
     MAKERS["easyr1"](tmp_path)
     options = Options(verifier="math")
     file = tmp_path / "geometry3k@train.parquet"
@@ -67,7 +67,7 @@ def test_a_ground_truth_that_its_verifier_rejects_is_left_out_with_the_remedy(tm
     assert "`exact`" in problem["fix"]
 
 
-def test_nothing_is_written_where_no_row_is_good(tmp_path: Path) -> None:
+def test_nothing_is_written_without_good_rows(tmp_path: Path) -> None:
     MAKERS["coco"](tmp_path)
     out = tmp_path / "out" / "a.parquet"
     with pytest.raises(DataError, match="no row could be imported") as caught:
@@ -112,12 +112,12 @@ def test_parquet_is_not_written_under_the_name_of_another_format(ending: str, tm
     assert not out.exists()
 
 
-def test_a_missing_path_is_told(tmp_path: Path) -> None:
+def test_a_missing_path_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no file or folder at"):
         import_data("verl", [tmp_path / "no"], tmp_path / "a.parquet", options=Options(), strict=False)
 
 
-def test_imported_traces_can_be_learnt_from(tmp_path: Path) -> None:
+def test_imported_traces_can_be_trained_on(tmp_path: Path) -> None:
     run("thyme", tmp_path)
     traces = list(read_trajectories(tmp_path / "out.parquet"))
     assert len(traces) == 3
@@ -125,7 +125,7 @@ def test_imported_traces_can_be_learnt_from(tmp_path: Path) -> None:
         check_trace(trace, where="here")
 
 
-def test_an_export_holds_pictures_that_lay_in_files(tmp_path: Path) -> None:
+def test_an_export_contains_pictures_from_files(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(GOOD.images[0].data or b"")
     path = tmp_path / "samples.parquet"
     write_samples(path, [replace(GOOD, images=(Picture(path="a.png"),))])
@@ -152,14 +152,14 @@ def test_a_truth_that_was_changed_after_the_export_stays_changed(tmp_path: Path)
     assert next(read_samples(back)).ground_truth == "A"
 
 
-def test_an_unknown_format_of_an_export_is_told(tmp_path: Path) -> None:
+def test_an_unknown_export_format_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="unknown format 'vtrune'") as caught:
         export_data("vtrune", tmp_path / "a.parquet", tmp_path / "b.parquet")
     assert caught.value.fix.startswith("did you mean `vtriune`? To add your own")
 
 
 @pytest.mark.parametrize("name", ["csv", "TSV", ".jsonl", "parquet", "table", "xlsx"])
-def test_a_kind_of_file_in_place_of_a_format_is_told_how_tables_are_read(name: str, tmp_path: Path) -> None:
+def test_a_file_type_in_place_of_a_format_gets_advice_on_tables(name: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="that is a kind of file") as caught:
         import_data(name, [tmp_path / "t.csv"], tmp_path / "out.parquet", options=Options(), strict=False)
     assert "import a table of your own as `hf`, with a map of its columns" in caught.value.fix
@@ -171,7 +171,7 @@ TOLD = {"published_prompt", "published_tools"}
 
 @pytest.mark.parametrize("name", [name for name, layout in FORMATS.items() if "tools" in layout.takes])
 @pytest.mark.parametrize("tools", [("python",), ("image_zoom_in_tool",), ()])
-def test_every_format_takes_the_tools_that_its_rows_are_for(name: str, tools: tuple, tmp_path: Path) -> None:
+def test_every_format_accepts_tools_for_its_rows(name: str, tools: tuple, tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
     published = run(name, tmp_path / "a")
@@ -190,7 +190,7 @@ def test_every_format_takes_the_tools_that_its_rows_are_for(name: str, tools: tu
         assert replace(sample, extra=kept, **known) == before  # type: ignore[arg-type]
 
 
-def test_deepeyes_rows_become_rows_for_code_and_stay_what_they_were(tmp_path: Path) -> None:
+def test_deepeyes_rows_can_be_converted_for_code(tmp_path: Path) -> None:
     run("deepeyes", tmp_path, tools=("python",))
     sample = next(s for s in read_samples(tmp_path / "out.parquet") if s.source == "vstar")
     assert [turn.content for turn in sample.prompt] == ["<image>\nWhat colour is the glove?"]
@@ -200,7 +200,7 @@ def test_deepeyes_rows_become_rows_for_code_and_stay_what_they_were(tmp_path: Pa
     assert "**image_zoom_in_tool**" in user["content"]
 
 
-def test_a_row_whose_words_nobody_knows_is_left_out(tmp_path: Path) -> None:
+def test_a_row_with_an_unknown_tool_prompt_is_skipped(tmp_path: Path) -> None:
     turn = {"role": "user", "content": "Which? Use <tool_call> to look."}
     row = {"data_source": "own", "prompt": [turn], "reward_model": {"style": "rule", "ground_truth": "red"}}
     good = row | {"prompt": [turn | {"content": "Which?"}]}
@@ -212,12 +212,12 @@ def test_a_row_whose_words_nobody_knows_is_left_out(tmp_path: Path) -> None:
     assert "mentions <tool_call>, which is not offered" in problem["what"]
 
 
-def test_traces_have_made_their_calls(tmp_path: Path) -> None:
+def test_tools_cannot_be_set_for_traces(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="--tools has no effect with the format thyme"):
         run("thyme", tmp_path, tools=("python",))
 
 
-def test_the_command_line_names_tools_or_none(tmp_path: Path) -> None:
+def test_the_command_line_accepts_tools_or_none(tmp_path: Path) -> None:
     published = MAKERS["thinklite"](tmp_path)
     words = ("data", "import", "thinklite", *published.paths, "--out", tmp_path / "out.parquet")
     ended = vtune(*words, "--tools", "python", "--tools", "image_zoom_in_tool")
@@ -248,7 +248,7 @@ LOOKS = [
 
 
 @pytest.mark.parametrize(("asked", "there"), LOOKS)
-def test_a_file_of_another_format_is_told_with_what_to_type(asked: str, there: str, tmp_path: Path) -> None:
+def test_a_file_of_another_format_gets_the_right_command(asked: str, there: str, tmp_path: Path) -> None:
     published = MAKERS[there](tmp_path)
     takes = {"images": tmp_path} if asked in ("verl", "coco") else {}
     out = tmp_path / "out" / "a.parquet"
@@ -259,7 +259,7 @@ def test_a_file_of_another_format_is_told_with_what_to_type(asked: str, there: s
     assert not out.exists()
 
 
-def test_a_folder_of_another_format_is_told_with_what_to_type(tmp_path: Path) -> None:
+def test_a_folder_of_another_format_gets_the_right_command(tmp_path: Path) -> None:
     folder = MAKERS["vstar"](tmp_path).paths[0]
     with pytest.raises(DataError, match="looks like a file of the format `vstar`, not of `easyr1`") as caught:
         import_data("easyr1", [folder], tmp_path / "out.parquet", options=Options(), strict=False)
@@ -282,7 +282,7 @@ def test_a_folder_of_another_format_is_told_with_what_to_type(tmp_path: Path) ->
         ),
     ],
 )
-def test_a_format_of_ones_own_says_what_its_files_look_like(
+def test_a_custom_format_describes_how_its_files_look(
     look: str, code: int, said: str, tmp_path: Path
 ) -> None:
     text = (ROOT / "tests/own/lines.py").read_text()
@@ -306,7 +306,7 @@ def test_every_published_file_looks_like_its_own_format(tmp_path: Path) -> None:
             check_look(name, path, published.options)
 
 
-def test_an_export_leaves_the_list_of_an_import_beside_it_alone(tmp_path: Path) -> None:
+def test_an_export_does_not_touch_an_imports_list_beside_it(tmp_path: Path) -> None:
     rows = [{"problem": "Which?", "answer": "A"}, {"problem": "", "answer": "A"}]
     out = tmp_path / "out.parquet"
     import_data("easyr1", [lines(tmp_path / "questions.jsonl", rows)], out, options=Options(), strict=False)
@@ -317,7 +317,7 @@ def test_an_export_leaves_the_list_of_an_import_beside_it_alone(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
 @pytest.mark.parametrize("line", ['{"data_source": "b", %s', '{%s, "extra_info": [{"a": 1, "a": 1}]}'])
-def test_a_row_with_a_key_given_twice_is_left_out(line: str, name: str, tmp_path: Path) -> None:
+def test_a_row_with_a_duplicate_key_is_skipped(line: str, name: str, tmp_path: Path) -> None:
     row = json.dumps({"data_source": "a", "prompt": "How many?", "reward_model": {"ground_truth": "3"}})
     odd = line % (row[1:] if line.startswith('{"data') else row[1:-1])
     file, out = tmp_path / name, tmp_path / "out.parquet"
@@ -330,7 +330,7 @@ def test_a_row_with_a_key_given_twice_is_left_out(line: str, name: str, tmp_path
         import_data("samples", [file], out, options=Options(), strict=True)
 
 
-def test_many_bad_rows_are_told_in_a_few_lines_and_all_stand_in_a_file(tmp_path: Path) -> None:
+def test_many_bad_rows_are_summarised_and_all_listed_in_a_file(tmp_path: Path) -> None:
     rows = [{"problem": "Which?", "answer": "A"}] + [{"problem": "", "answer": "A"}] * 40
     file = lines(tmp_path / "questions.jsonl", rows)
     out = tmp_path / "out.parquet"
@@ -365,7 +365,7 @@ def test_rows_with_the_same_problem_share_a_line_and_hide_no_other() -> None:
 
 
 @pytest.mark.parametrize("question", ["", "  ", "<image>\n"])
-def test_an_empty_question_is_left_out_with_the_remedy(question: str, tmp_path: Path) -> None:
+def test_an_empty_question_is_skipped_with_a_fix(question: str, tmp_path: Path) -> None:
     file = lines(tmp_path / "qa.jsonl", [{"q": "Which?", "a": "x"}, {"q": question, "a": "x"}])
     columns = tmp_path / "columns.yaml"
     columns.write_text("source: own\nquestion: q\nanswer: a\n")
@@ -382,7 +382,7 @@ HALF = "cut \ud83d here"
 
 
 @pytest.mark.parametrize("place", ["prompt", "data_source", "extra_info", "images", "column"])
-def test_a_row_with_half_a_character_is_left_out_with_the_remedy(place: str, tmp_path: Path) -> None:
+def test_a_row_with_a_lone_surrogate_is_skipped_with_a_fix(place: str, tmp_path: Path) -> None:
     good = {
         "data_source": "qa",
         "prompt": [{"role": "user", "content": "Which?"}],
@@ -407,7 +407,7 @@ def test_a_row_with_half_a_character_is_left_out_with_the_remedy(place: str, tmp
         import_data("verl", [file], out, options=Options(), strict=True)
 
 
-def test_a_trace_with_half_a_character_is_left_out(tmp_path: Path) -> None:
+def test_a_trace_with_a_lone_surrogate_is_skipped(tmp_path: Path) -> None:
     (published,) = MAKERS["thyme"](tmp_path).paths[:1]
     row = next(read_rows(published))[1]
     assert isinstance(row, dict)
@@ -419,7 +419,7 @@ def test_a_trace_with_half_a_character_is_left_out(tmp_path: Path) -> None:
     assert "\\ud83d" in problem["what"]
 
 
-def test_a_file_that_cannot_be_read_on_is_told(tmp_path: Path) -> None:
+def test_a_file_that_breaks_midway_is_reported(tmp_path: Path) -> None:
     file, columns = tmp_path / "qa.parquet", tmp_path / "columns.yaml"
     parquet(file, [{"q": f"Which {number}?", "a": "x" * 1000} for number in range(5000)])
     content = bytearray(file.read_bytes())
@@ -432,7 +432,7 @@ def test_a_file_that_cannot_be_read_on_is_told(tmp_path: Path) -> None:
     assert str(file) in str(caught.value)
 
 
-def test_shards_may_have_other_columns_and_types_and_no_row(tmp_path: Path) -> None:
+def test_shards_may_differ_in_columns_and_types_or_be_empty(tmp_path: Path) -> None:
     folder, columns = tmp_path / "shards", tmp_path / "columns.yaml"
     folder.mkdir()
     shards: list[dict[str, Any]] = [
@@ -455,9 +455,7 @@ def test_shards_may_have_other_columns_and_types_and_no_row(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("format_", ["hf", "verl"])
 @pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.parquet.zst", "rows"])
-def test_a_packed_file_is_told_to_be_unpacked_and_not_looked_for_on_the_hub(
-    format_: str, name: str, tmp_path: Path
-) -> None:
+def test_a_compressed_file_gets_advice_to_unpack_it(format_: str, name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"packed")
     columns = tmp_path / "columns.yaml"
     columns.write_text("source: own\nquestion: q\nanswer: a\n")
@@ -467,7 +465,7 @@ def test_a_packed_file_is_told_to_be_unpacked_and_not_looked_for_on_the_hub(
     assert name in str(caught.value)
 
 
-def test_rows_without_an_id_of_several_files_are_all_there(tmp_path: Path) -> None:
+def test_rows_without_ids_from_several_files_are_all_kept(tmp_path: Path) -> None:
     columns = tmp_path / "columns.yaml"
     columns.write_text("source: own\nquestion: q\nanswer: a\n")
     files = [tmp_path / "train-0.parquet", tmp_path / "train-1.jsonl"]
@@ -479,7 +477,7 @@ def test_rows_without_an_id_of_several_files_are_all_there(tmp_path: Path) -> No
     assert [sample.id for sample in read_samples(out)] == ["own/train-0/0", "own/train-1/0"]
 
 
-def test_a_damaged_shard_costs_its_own_rows_alone(tmp_path: Path) -> None:
+def test_a_damaged_shard_loses_only_its_own_rows(tmp_path: Path) -> None:
     folder, columns = tmp_path / "shards", tmp_path / "columns.yaml"
     folder.mkdir()
     for number in range(3):
@@ -495,7 +493,7 @@ def test_a_damaged_shard_costs_its_own_rows_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format_", ["hf", "verl"])
-def test_half_a_character_in_a_line_costs_that_row_alone(format_: str, tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_a_line_loses_only_that_row(format_: str, tmp_path: Path) -> None:
     good = {"data_source": "qa", "prompt": [{"role": "user", "content": "Which?"}], "a": "x"}
     good["reward_model"] = {"ground_truth": "x"}
     odd = good | {"prompt": [{"role": "user", "content": HALF}]}
@@ -507,7 +505,7 @@ def test_half_a_character_in_a_line_costs_that_row_alone(format_: str, tmp_path:
     assert (problem["row"], result["kept"]) == (1, 1)
 
 
-def test_a_file_without_rows_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_file_without_rows_is_reported_by_name(tmp_path: Path) -> None:
     file = lines(tmp_path / "nothing.jsonl", [])
     with pytest.raises(DataError, match="there is no row to import") as caught:
         import_data("verl", [file], tmp_path / "out.parquet", options=Options(), strict=False)
@@ -516,7 +514,7 @@ def test_a_file_without_rows_is_told_by_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "hf"])
-def test_another_encoding_is_told_once_for_the_file(encoding: str, name: str, tmp_path: Path) -> None:
+def test_a_wrong_encoding_is_reported_once_per_file(encoding: str, name: str, tmp_path: Path) -> None:
     row = '{"data_source": "é", "prompt": "Which?", "reward_model": {"ground_truth": "3"}}'
     file, columns = tmp_path / ("a.jsonl" if name == "hf" else name), tmp_path / "columns.yaml"
     file.write_text(f"[{row}, {row}]" if file.suffix == ".json" else f"{row}\n" * 3, encoding=encoding)
@@ -533,7 +531,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 @pytest.mark.parametrize("name", ["easyr1", "mars", "coco", "vstar", "hrbench"])
-def test_a_byte_order_mark_is_no_part_of_a_file(name: str, tmp_path: Path) -> None:
+def test_a_byte_order_mark_in_a_data_file_is_ignored(name: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     published, out = MAKERS[name](tmp_path / "in"), tmp_path / "out.parquet"
     plain = import_data(name, published.paths, out, options=published.options, strict=False)
@@ -544,7 +542,7 @@ def test_a_byte_order_mark_is_no_part_of_a_file(name: str, tmp_path: Path) -> No
     assert import_data(name, published.paths, out, options=published.options, strict=False) == plain
 
 
-def test_a_picture_outside_of_the_folder_is_left_out_with_the_remedy(tmp_path: Path) -> None:
+def test_a_picture_outside_the_folder_is_skipped_with_a_fix(tmp_path: Path) -> None:
     inside, outside = tmp_path / "images", tmp_path / "secret.png"
     inside.mkdir()
     for path in (inside / "a.png", outside):
@@ -567,7 +565,7 @@ def test_a_picture_outside_of_the_folder_is_left_out_with_the_remedy(tmp_path: P
     assert all("--images" in problem["fix"] for problem in result["problems"])
 
 
-def test_an_export_to_thyme_keeps_what_calls_were_and_refuses_other_tools(tmp_path: Path) -> None:
+def test_an_export_to_thyme_keeps_calls_and_refuses_other_tools(tmp_path: Path) -> None:
     run("thyme", tmp_path)
     first = next(t for t in read_trajectories(tmp_path / "out.parquet") if t.calls)
     crop = Crop(0, (1.0, 2.0, 30.0, 40.0), first.calls[0].images[0])
@@ -596,7 +594,7 @@ def test_an_export_to_thyme_keeps_what_calls_were_and_refuses_other_tools(tmp_pa
         ("assistant", "An <image>? <answer>7</answer>", "says <image>"),
     ],
 )
-def test_a_trace_that_would_come_back_otherwise_is_not_exported_to_thyme(
+def test_a_trace_that_would_change_is_not_exported_to_thyme(
     role: str, content: str, why: str, tmp_path: Path
 ) -> None:
     run("thyme", tmp_path)
@@ -641,7 +639,7 @@ def test_turns_that_thymes_layout_would_join_or_refuse_are_not_exported(
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
-def test_a_row_of_a_folder_is_named_by_its_file(ending: str, tmp_path: Path) -> None:
+def test_a_row_from_a_folder_is_named_by_its_file(ending: str, tmp_path: Path) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
     for shard in range(2):
@@ -666,7 +664,7 @@ def test_a_row_of_a_folder_is_named_by_its_file(ending: str, tmp_path: Path) -> 
     assert f"train-00001-of-00002.{ending}, row 1" in strict.err
 
 
-def test_tools_that_nobody_offers_are_told_until_the_caller_says_what_is_offered(tmp_path: Path) -> None:
+def test_mentioned_tools_that_are_not_offered_are_reported_unless_tools_are_set(tmp_path: Path) -> None:
     asked = {"check": {"create_kwargs": {}}, "gone": None}
     row = {
         "data_source": "own",
@@ -685,7 +683,7 @@ def test_tools_that_nobody_offers_are_told_until_the_caller_says_what_is_offered
     assert read(tools=())["doubts"] == {}
 
 
-def test_a_prompt_that_asks_for_calls_that_nobody_runs_is_told_until_it_is_taken_out(tmp_path: Path) -> None:
+def test_a_prompt_that_asks_for_unknown_calls_is_reported_until_removed(tmp_path: Path) -> None:
     asked = (
         "Answer the given question. You must conduct reasoning inside <think> and </think>. You can call a "
         "search engine by <search> query </search>. For example, <answer> Beijing </answer>. Question: Who?\n"
@@ -704,7 +702,7 @@ def test_a_prompt_that_asks_for_calls_that_nobody_runs_is_told_until_it_is_taken
     assert (sample.question, sample.tools) == ("Who?", ("text_search_tool",))
 
 
-def test_a_call_that_tools_would_not_take_out_is_told_with_what_does(tmp_path: Path) -> None:
+def test_a_call_that_tools_do_not_remove_is_reported_with_a_fix(tmp_path: Path) -> None:
     row = {
         "data_source": "fvqa",
         "prompt": [{"role": "user", "content": "Who? Write <text_search>query</text_search>."}],
@@ -718,7 +716,7 @@ def test_a_call_that_tools_would_not_take_out_is_told_with_what_does(tmp_path: P
     assert sample.verifier_parm == {"match": "squad"}
 
 
-def test_four_numbers_that_nobody_calls_a_box_are_told(tmp_path: Path) -> None:
+def test_four_numbers_not_declared_as_a_box_are_reported(tmp_path: Path) -> None:
     file = lines(tmp_path / "rows.jsonl", [{"problem": "Where?", "answer": "[10, 20, 30.5, 40]"}])
     out = tmp_path / "out.parquet"
     result = import_data("easyr1", [file], out, options=Options(), strict=False)
@@ -729,7 +727,7 @@ def test_four_numbers_that_nobody_calls_a_box_are_told(tmp_path: Path) -> None:
     assert import_data("easyr1", [file], out, options=said, strict=False)["doubts"] == {}
 
 
-def test_categories_whose_number_is_uncertain_are_counted(tmp_path: Path) -> None:
+def test_categories_with_an_uncertain_count_are_reported(tmp_path: Path) -> None:
     result = run("coco", tmp_path)
     assert result["passed_over"] == {UNCERTAIN: {"dog": 1}}
     capture = Console(width=200)

@@ -14,7 +14,7 @@ from vtune.schema.message import Picture
 from vtune.schema.parquet import write_samples
 
 
-def test_a_bad_row_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
+def test_a_bad_row_is_reported_and_the_others_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     gone = replace(GOOD, id="signs/1", images=(Picture(path="gone.png"),))
     write_samples(path, [replace(GOOD, id="signs/0", verifier=""), gone, replace(GOOD, id="signs/2")])
@@ -56,8 +56,8 @@ def test_boxes_of_the_ground_truth_are_shown_in_pixels(tmp_path: Path) -> None:
         ("[100, 0, 500, 1000]", ""),
     ],
 )
-def test_boxes_are_shown_as_verifiers_read_them(truth: str, label: str, tmp_path: Path) -> None:
-    """Also in V-Triune's terms: `det_verifier_normalized` means thousandths."""
+def test_boxes_are_shown_as_read_by_verifiers(truth: str, label: str, tmp_path: Path) -> None:
+    """In V-Triune's words, too: `det_verifier_normalized` are thousandths."""
     path = tmp_path / "a.parquet"
     parm = {"det_verifier_normalized": True}
     write_samples(path, [replace(GOOD, verifier="grounding", verifier_parm=parm, ground_truth=truth)])

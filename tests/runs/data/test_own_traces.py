@@ -1,4 +1,4 @@
-"""Traces from a user's own samples: what they show earns full reward, and none of them teaches a mistake."""
+"""Traces made from user samples: their looks earn full marks, and none teaches a mistake."""
 
 import asyncio
 import functools
@@ -116,7 +116,7 @@ def test_a_box_that_fills_the_picture_is_answered_without_a_look(tmp_path: Path)
     assert trace.messages[-1].content.endswith("<answer>3</answer>")
 
 
-def test_how_many_traces_have_no_call_is_said(tmp_path: Path) -> None:
+def test_the_number_of_traces_without_calls_is_reported(tmp_path: Path) -> None:
     whole = (Evidence("cup", 0, (10.0, 10.0, 600.0, 400.0)),)
     data = tmp_path / "s.parquet"
     write_samples(data, [sample(), sample(id="s/whole", evidence=whole)])
@@ -124,7 +124,7 @@ def test_how_many_traces_have_no_call_is_said(tmp_path: Path) -> None:
     assert (made["traces"], made["without_a_call"]) == (2, 1)
 
 
-def test_looks_together_never_cover_most_of_a_picture() -> None:
+def test_all_looks_together_never_cover_most_of_a_picture() -> None:
     row = tuple(Evidence("cup", 0, (x, 10.0, x + 150.0, 300.0)) for x in (0.0, 160.0, 320.0, 480.0))
     shown = regions(sample(evidence=row))
     area = sum((x1 - x0) * (y1 - y0) for _, (x0, y0, x1, y1), _ in shown)
@@ -133,9 +133,7 @@ def test_looks_together_never_cover_most_of_a_picture() -> None:
 
 
 @pytest.mark.parametrize("tool", ["python", "image_zoom_in_tool"])
-def test_a_sample_with_more_boxes_than_a_trace_looks_at_is_left_out_and_counted(
-    tool: str, tmp_path: Path
-) -> None:
+def test_a_sample_with_too_many_boxes_for_a_trace_is_skipped_and_counted(tool: str, tmp_path: Path) -> None:
     places = [(40.0 * number, 40.0, 40.0 * number + 30, 70.0) for number in range(LOOKS + 1)]
     cups = tuple(Evidence("cup", 0, place) for place in places)
     data, out = tmp_path / "cups.parquet", tmp_path / "traces.parquet"
@@ -147,13 +145,13 @@ def test_a_sample_with_more_boxes_than_a_trace_looks_at_is_left_out_and_counted(
     assert made["left_out"] == {f"with more boxes than a trace looks at ({LOOKS})": 1}
 
 
-def test_samples_and_a_run_are_not_given_together(tmp_path: Path) -> None:
+def test_samples_and_a_run_cannot_be_given_together(tmp_path: Path) -> None:
     told = vtune("data", "make", "traces", "--run", tmp_path, "--data", "a.parquet", "--out", "b.parquet")
     assert told.code == 2
     assert "not both" in " ".join(told.err.split())
 
 
-def test_what_cannot_be_looked_at_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_samples_without_a_possible_look_are_skipped_and_counted(tmp_path: Path) -> None:
     data, out = tmp_path / "mine.parquet", tmp_path / "traces.parquet"
     blind, bare = sample(id="mine/1", evidence=()), sample(id="mine/2", tools=())
     write_samples(data, [sample(), blind, bare])
@@ -175,7 +173,7 @@ def test_what_cannot_be_looked_at_is_left_out_and_counted(tmp_path: Path) -> Non
         pytest.param((640, 480), (0.0, 0.0, 5e-324, 137.0), id="the smallest number"),
     ],
 )
-def test_what_no_sandbox_could_show_is_left_out_and_takes_no_memory(
+def test_pictures_too_large_for_a_sandbox_are_skipped_without_using_memory(
     size: tuple[int, int], box: Any, tmp_path: Path
 ) -> None:
     data, out = tmp_path / "mine.parquet", tmp_path / "traces.parquet"
@@ -211,7 +209,7 @@ def run_of(folder: Path, trajectories: list[Trajectory], *, call_images: str = "
     return folder
 
 
-def test_of_a_run_only_right_and_faithful_trajectories_are_taken_one_a_question(tmp_path: Path) -> None:
+def test_from_a_run_one_right_and_faithful_trajectory_per_question_is_taken(tmp_path: Path) -> None:
     (trace,) = traced(tmp_path, sample())
     paid = Reward(total=1.8, accuracy=1.0, format=1.0, tool=1.0, why="")
     good = replace(trace, reward=paid, tool_scores=(1.0,), token_ids=(1,), loss_mask=(True,), logprobs=(0.0,))
@@ -248,7 +246,7 @@ def test_of_a_run_only_right_and_faithful_trajectories_are_taken_one_a_question(
         make_run_traces(black, tmp_path / "none.parquet")
 
 
-def test_a_search_that_was_paid_in_full_makes_a_trace_and_one_that_was_not_paid_makes_none(
+def test_only_a_search_with_full_reward_makes_a_trace(
     tmp_path: Path,
 ) -> None:
     passage = "1. Toledo (Bridge): The bridge of Toledo has eleven arches."
@@ -276,7 +274,7 @@ def test_a_search_that_was_paid_in_full_makes_a_trace_and_one_that_was_not_paid_
     assert result["left_out"] == {"without a faithful look": 1}
 
 
-def test_an_evaluation_that_is_not_finished_says_so_beside_its_traces(tmp_path: Path) -> None:
+def test_traces_from_an_unfinished_evaluation_say_so(tmp_path: Path) -> None:
     (trace,) = traced(tmp_path, sample())
     paid = Reward(total=1.8, accuracy=1.0, format=1.0, tool=1.0, why="")
     run = tmp_path / "half"
@@ -290,7 +288,7 @@ def test_an_evaluation_that_is_not_finished_says_so_beside_its_traces(tmp_path: 
     assert made["unfinished"].startswith("the evaluation is not finished: 1 of 6 rollouts are drawn")
 
 
-def test_of_a_run_in_an_environment_of_ones_own_what_that_pays_is_taken(tmp_path: Path) -> None:
+def test_from_a_custom_environment_rewarded_trajectories_are_taken(tmp_path: Path) -> None:
     paid = Reward(total=1.0, accuracy=1.0, format=0.0, tool=0.0, why="")
     messages = (
         Message("user", "Go."),
@@ -336,7 +334,7 @@ def test_of_a_run_in_an_environment_of_ones_own_what_that_pays_is_taken(tmp_path
         ("--tiny", "the policy of a run is a model already", "start `vtune sft` from the run's model"),
     ],
 )
-def test_what_has_no_effect_on_traces_of_a_run_is_said_with_what_to_do(
+def test_options_without_effect_on_traces_of_a_run_are_reported_with_a_fix(
     tmp_path: Path, option: str, said: str, fix: str
 ) -> None:
     ended = vtune(
@@ -356,7 +354,7 @@ def test_traces_come_from_samples_or_from_a_run(words: list[str], tmp_path: Path
     assert "Traceback" not in ended.err
 
 
-def test_a_model_that_cannot_be_written_is_told_by_its_own_option(tmp_path: Path) -> None:
+def test_an_unwritable_model_folder_is_reported_for_its_option(tmp_path: Path) -> None:
     write_samples(tmp_path / "mine.parquet", [sample()])
     out, tiny = tmp_path / "traces.parquet", Path("/dev/null/tiny")
     with pytest.raises(RecipeError, match="/dev/null/tiny cannot be written") as caught:
@@ -365,7 +363,7 @@ def test_a_model_that_cannot_be_written_is_told_by_its_own_option(tmp_path: Path
     assert not out.exists()
 
 
-def test_a_sample_of_whose_boxes_only_some_could_be_looked_at_is_left_out(tmp_path: Path) -> None:
+def test_a_sample_with_some_unviewable_boxes_is_skipped(tmp_path: Path) -> None:
     width, height = size_of(sample().images[0].data or b"")
     halves = ((0.0, 0.0, 0.4 * width, 0.9 * height), (0.6 * width, 0.0, float(width), 0.9 * height))
     cups = tuple(Evidence("cup", 0, place) for place in halves)

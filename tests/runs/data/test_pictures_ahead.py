@@ -1,4 +1,4 @@
-"""Pictures are opened ahead of their record's turn."""
+"""Pictures are read ahead of their records."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ def pictures(record: list[bytes]) -> list[Picture]:
     return [Picture(data=data) for data in record]
 
 
-def test_records_come_in_their_order_each_with_its_own_pictures(tmp_path: Path) -> None:
+def test_records_keep_their_order_and_pictures(tmp_path: Path) -> None:
     records = [[encoded(30 + n, 30 + k) for k in range(n % 3)] for n in range(50)]
     found = [
         (record, [one.size for one in opened.facts()])
@@ -30,14 +30,14 @@ def test_records_come_in_their_order_each_with_its_own_pictures(tmp_path: Path) 
     assert found == [(record, [(30 + n, 30 + k) for k in range(n % 3)]) for n, record in enumerate(records)]
 
 
-def test_a_picture_that_cannot_be_opened_is_a_problem_of_its_record_alone(tmp_path: Path) -> None:
+def test_an_unreadable_picture_affects_only_its_record(tmp_path: Path) -> None:
     (_, first), (_, second), (_, third) = opening([[GOOD], [GOOD, BAD], [GOOD]], pictures, tmp_path)
     with pytest.raises(DataError, match="a picture cannot be opened"):
         second.facts()
     assert [one.size for one in (*first.facts(), *third.facts())] == [(40, 30)] * 2
 
 
-def test_what_could_be_read_comes_before_the_error_at_which_reading_ended(tmp_path: Path) -> None:
+def test_records_before_a_read_error_are_delivered_first(tmp_path: Path) -> None:
     def broken() -> Iterator[list[bytes]]:
         yield from [[GOOD]] * 5
         raise DataError("the file is cut short")
@@ -49,7 +49,7 @@ def test_what_could_be_read_comes_before_the_error_at_which_reading_ended(tmp_pa
         next(found)
 
 
-def test_no_more_is_read_ahead_than_threads_are_busy_with(tmp_path: Path) -> None:
+def test_read_ahead_is_limited_by_the_threads(tmp_path: Path) -> None:
     read = 0
 
     def counted() -> Iterator[list[bytes]]:
@@ -79,7 +79,7 @@ def test_large_pictures_are_not_read_ahead(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("brief", "said"), [(True, ""), (False, "check: 3 rows\n")])
-def test_what_is_brief_says_nothing_unless_it_lasts(
+def test_progress_is_shown_only_if_reading_takes_long(
     brief: bool, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for every, lines in (

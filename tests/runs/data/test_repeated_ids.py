@@ -10,7 +10,7 @@ from vtune.runs.data.repeated_ids import Identities, first_twice
 
 
 @given(st.lists(st.text(max_size=2), max_size=30))
-def test_the_first_id_that_stands_twice_is_found_with_both_places(ids: list[str]) -> None:
+def test_the_first_duplicate_id_is_found_with_both_places(ids: list[str]) -> None:
     identities = Identities()
     for identity in ids:
         identities.add(identity)
@@ -26,7 +26,7 @@ def test_the_first_id_that_stands_twice_is_found_with_both_places(ids: list[str]
 
 
 @pytest.mark.parametrize(("ids", "twice"), [(["1", 2, 1, 2], True), (["1", 2, None, None], False)])
-def test_an_index_of_a_corpus_warns_of_them(ids: list[object], twice: bool, tmp_path: Path) -> None:
+def test_indexing_a_corpus_warns_of_duplicate_ids(ids: list[object], twice: bool, tmp_path: Path) -> None:
     rows = [{"id": identity, "text": "a road"} for identity in ids]
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     ended = vtune("data", "index", tmp_path / "corpus.jsonl", "--out", tmp_path / "index", "--json")

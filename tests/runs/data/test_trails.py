@@ -1,4 +1,4 @@
-"""The world of trails as a run searches it: every question has an answer, and it can be found."""
+"""The world of trails as searched in a run: every question's answer exists and can be found."""
 
 import asyncio
 import io
@@ -57,7 +57,7 @@ T = TypeVar("T")
 def with_tools(
     folder: Path, policy: Callable[[Sample, Ask], Awaitable[T]], asked: Sequence[Sample]
 ) -> list[T]:
-    """The results of a policy on questions with the tools of the recipe `credit-tiny`."""
+    """A policy's results on questions with the tools of the recipe `credit-tiny`."""
     recipe = load_recipe(find("credit-tiny", "recipes.rl"), RLRecipe, indexes(folder))
 
     async def one(tools: Toolbox, sample: Sample, group: int, results: Results) -> T:
@@ -95,7 +95,7 @@ async def walk(sample: Sample, ask: Ask, town: str, colour: str) -> str:
 
 
 def distance_from_plate(sample: Sample, cell: int) -> float:
-    """How far the middle of a cell is from a plate's grey, in the picture as the policy sees it."""
+    """Distance of a cell's centre from a plate's grey, in the picture as the policy sees it."""
     seen = Image.open(io.BytesIO(sample.images[0].data or b"")).resize((SEEN, SEEN))
     x0, y0, x1, y1 = (round(edge * SEEN / SIDE) for edge in plate_box(cell))
     return float(np.abs(np.asarray(seen, np.int64)[y0 + 2 : y1 - 2, x0 + 2 : x1 - 2] - PLATE).max())
@@ -111,13 +111,13 @@ def seal_of(cut: bytes) -> str:
     return min(SEALS, key=lambda name: float(np.abs(above - np.array(SEALS[name])).sum()))
 
 
-def test_every_question_is_answered_by_following_its_trail_with_the_tools(made: Path) -> None:
+def test_every_question_can_be_answered_by_following_its_trail(made: Path) -> None:
     asked = [sample for name in ("train", "heldout") for sample in read_samples(made / f"{name}.parquet")]
     assert len(asked) == 18
     assert with_tools(made, follow, asked) == [sample.ground_truth for sample in asked]
 
 
-def test_who_guesses_the_colour_mostly_ends_elsewhere(made: Path) -> None:
+def test_guessing_the_colour_mostly_leads_elsewhere(made: Path) -> None:
     async def ends(sample: Sample, ask: Ask) -> set[str]:
         town = (await ask(IMAGE_SEARCH, {})).text.removeprefix("1. ")
         return {await walk(sample, ask, town, colour) for colour in SEALS}
@@ -128,7 +128,7 @@ def test_who_guesses_the_colour_mostly_ends_elsewhere(made: Path) -> None:
     assert np.mean([len(reached) for reached in found]) > 3
 
 
-def test_traces_say_what_the_tools_say(made: Path) -> None:
+def test_traces_match_the_tools_responses(made: Path) -> None:
     (sample, *_) = read_samples(made / "train.parquet")
     found = list(read_trajectories(made / "traces.parquet"))
     assert len(found) == SIZES["traces"]
@@ -147,7 +147,7 @@ def test_traces_say_what_the_tools_say(made: Path) -> None:
         assert crops == [[(crop.image, crop.bbox) for crop in call.crops] for call in trace.calls]
 
 
-def test_the_recipe_and_the_suite_ask_the_same_tools_in_the_same_way(made: Path) -> None:
+def test_the_recipe_and_the_suite_use_the_same_tool_settings(made: Path) -> None:
     recipe = load_recipe(find("credit-tiny", "recipes.rl"), RLRecipe, indexes(made))
     suite = load_recipe(find("trails", "eval_suites"), EvalSuite, indexes(made))
     assert recipe.tools == suite.tools

@@ -52,7 +52,7 @@ def test_a_good_file_has_no_problem(tmp_path: Path) -> None:
     check_data([path])
 
 
-def test_pictures_that_people_see_turned_are_counted_and_told(tmp_path: Path) -> None:
+def test_pictures_with_exif_rotation_are_counted_and_reported(tmp_path: Path) -> None:
     exif, rows = Image.Exif(), [replace(GOOD, id="signs/upright")]
     for orientation in (1, 6):
         exif[ExifTags.Base.Orientation] = orientation
@@ -78,7 +78,7 @@ def test_pictures_that_people_see_turned_are_counted_and_told(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("bad", "what"), BAD.values(), ids=list(BAD))
-def test_each_kind_of_bad_row_is_found_with_file_row_and_remedy(bad: type, what: str, tmp_path: Path) -> None:
+def test_each_kind_of_bad_row_is_found_with_file_row_and_fix(bad: type, what: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.parquet"
     write_samples(path, [replace(GOOD, id="signs/0"), bad])
     result = validate([path])
@@ -102,7 +102,7 @@ def test_each_kind_of_bad_row_is_found_with_file_row_and_remedy(bad: type, what:
         check_data([path])
 
 
-def test_a_box_outside_is_told_what_says_other_corners_and_spaces(tmp_path: Path) -> None:
+def test_a_box_outside_gets_advice_on_corners_and_spaces(tmp_path: Path) -> None:
     write_samples(tmp_path / "bad.parquet", [BAD["evidence outside"][0]])
     (problem,) = validate([tmp_path / "bad.parquet"])["problems"]
     assert "`corners` and `space`" in problem["fix"]
@@ -152,9 +152,7 @@ def test_a_prompt_that_ends_with_the_answer_is_a_problem_of_its_row(tmp_path: Pa
         check_data([tmp_path / "b.parquet"])
 
 
-def test_the_command_that_lists_problems_has_the_parts_of_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_suggested_command_includes_custom_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_samples(tmp_path / "s.parquet", [replace(SAMPLE, verifier="math", ground_truth="")])
     own = SimpleNamespace(path="my parts/near.py")
     monkeypatch.setattr("vtune.runs.data.validating.used", lambda: (own,))
@@ -163,7 +161,7 @@ def test_the_command_that_lists_problems_has_the_parts_of_ones_own(
     assert "validate FILE… --problems OUT --uses 'my parts/near.py'` lists" in str(refused.value.fix)
 
 
-def test_the_place_of_a_broken_row_is_said_once(tmp_path: Path) -> None:
+def test_the_place_of_a_broken_row_is_given_once(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     write_samples(path, [GOOD, replace(GOOD, id="x", verifier="")])
     (problem,) = validate([path])["problems"]
@@ -171,7 +169,7 @@ def test_the_place_of_a_broken_row_is_said_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bomb", sorted(bombs()))
-def test_a_row_with_a_bomb_is_listed_with_its_file_and_a_remedy(tmp_path: Path, bomb: str) -> None:
+def test_a_row_with_a_decompression_bomb_is_listed_with_file_and_fix(tmp_path: Path, bomb: str) -> None:
     rows = [GOOD, replace(GOOD, id="bad/1", images=(Picture(data=bombs()[bomb]),), evidence=())]
     write_samples(tmp_path / "a.parquet", rows)
     result = validate([tmp_path / "a.parquet"])
@@ -182,7 +180,7 @@ def test_a_row_with_a_bomb_is_listed_with_its_file_and_a_remedy(tmp_path: Path, 
     assert vtune("data", "validate", tmp_path / "a.parquet").code in (1, 2)
 
 
-def test_a_file_that_is_the_problem_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_an_unusable_file_is_reported_with_a_fix(tmp_path: Path) -> None:
     whole, cut, photo = tmp_path / "whole.parquet", tmp_path / "cut.parquet", tmp_path / "a.jpg"
     write_samples(whole, [GOOD])
     cut.write_bytes(whole.read_bytes()[:-9])
