@@ -1,4 +1,4 @@
-"""A policy whose looks and answers are known beforehand."""
+"""A policy with predetermined looks and answers."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ from vtune.schema.sample import Sample
 
 
 class Habits(ScriptedEngine):
-    """Of every three samples: crops the sign and answers right; shows the whole picture and answers right;
-    answers wrong without a look."""
+    """For every three samples: crops the sign and answers right; shows the whole picture and answers
+    right; answers wrong without a look."""
 
     def __init__(self, chat: Chat, samples: Sequence[Sample]) -> None:
         super().__init__(chat, ["never said"])
@@ -38,4 +38,4 @@ NUMBERS = {
     "tool_calls": 2 / 3,
     "red_flags": 1 / 3,
 }
-"""The audit of such a policy, whatever it is asked."""
+"""The audit results of this policy on any questions."""

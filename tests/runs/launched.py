@@ -1,4 +1,4 @@
-"""A `vtune` command in a separate process, with all processes that belong to it."""
+"""A `vtune` command in a separate process, with all its processes."""
 
 import os
 import signal
@@ -91,7 +91,7 @@ class Launched:
     """A running command; its output is in files in the folder `said`."""
 
     every: ClassVar[list["Launched"]] = []
-    """All that were started and not ended."""
+    """All commands that are still running."""
 
     def __init__(self, words: Sequence[str | Path], said: Path, *, site: str = BREAKS) -> None:
         said.mkdir(parents=True, exist_ok=True)
@@ -118,11 +118,11 @@ class Launched:
         return (self.said / "err").read_text()
 
     def processes(self) -> dict[int, str]:
-        """Command lines of all processes that it has started, by process id, except the sandbox's."""
+        """The command lines of all processes that it has started, by process id, except the sandbox's."""
         return {pid: text for pid, text in self._all().items() if "guest" not in text}
 
     def kinds(self) -> dict[int, str]:
-        """Kind of each of its processes, by process id, including the sandbox's."""
+        """The kind of each of its processes, by process id, including the sandbox's."""
         return {pid: kind for pid, text in self._all().items() if (kind := self._kind(pid, text))}
 
     def _kind(self, pid: int, text: str) -> str:
@@ -150,7 +150,7 @@ class Launched:
             if "-m vtune.cli.main" in text and pid != self.process.pid:
                 with suppress(OSError):
                     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                    # A process that is about to become a rank, or a watcher, still looks like the command.
+                    # A process that is about to become a rank or a watcher still looks like the command.
                     found |= {int(v[5:]): pid for v in variables if v.startswith(b"RANK=")}
         return found
 
@@ -166,11 +166,11 @@ class Launched:
         self.process.wait()
 
     def gone(self, seconds: float) -> bool:
-        """Whether all its processes end within a time."""
+        """Whether all its processes end within this time."""
         return eventually(lambda: not self._all(), seconds)
 
     def _all(self) -> dict[int, str]:
-        """Its processes are those that carry its tag, and their children: the sandbox's have no tag."""
+        """All processes with its tag, and their children, as the sandbox's have no tag."""
         tagged, lines, parents = set(), {}, {}
         tag = f"VTUNE_TEST_TAG={self.tag}".encode()
         for folder in Path("/proc").iterdir():
@@ -179,7 +179,7 @@ class Launched:
                     pid = int(folder.name)
                     text = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                     parents[pid] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                    if text:  # dead processes have none
+                    if text:  # ended processes have none
                         lines[pid] = text
                         if tag in (folder / "environ").read_bytes().split(b"\0"):
                             tagged.add(pid)
@@ -200,6 +200,6 @@ def eventually(happened: Callable[[], bool], seconds: float) -> bool:
 
 
 def steps_done(run: Path) -> int:
-    """Steps that a run has logged."""
+    """The number of steps that a run has logged."""
     log = run / "metrics.jsonl"
     return log.read_text().count('"source": "all"') if log.exists() else 0

@@ -1,4 +1,4 @@
-"""A policy on benchmarks whose score and faithful share are known beforehand."""
+"""A policy for benchmarks with a predetermined score and faithful share."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ HABITS = "fuwxffux"
 without a look; x looks at the target and says nothing readable."""
 
 BOX = (3000, 700, 400, 300)
-"""The target's x, y, width, height."""
+"""Box of the target: x, y, width, height."""
 
 NUMBERS = {
     "accuracy": 5 / 8,
@@ -27,7 +27,7 @@ NUMBERS = {
     "tool_calls": 7 / 8,
     "red_flags": 0.0,
 }
-"""The audit of eight questions."""
+"""The audit results for eight questions."""
 
 PLACES: Mapping[str, tuple[int, int, int, int]] = {
     "f": (2900, 600, 3500, 1100),
@@ -59,7 +59,7 @@ class Looking(ScriptedEngine):
         return await ScriptedEngine(self._chat, [text]).generate(request)
 
     def look(self, place: tuple[int, int, int, int]) -> str:
-        """A turn that looks at a region of a photograph of 4000 x 2000 pixels."""
+        """A turn that looks at a region of a 4000 x 2000 photograph."""
         return f'<think>I look.<code>image.crop({place}).save("look.png")</code>'
 
 

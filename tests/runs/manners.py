@@ -1,4 +1,4 @@
-"""Four policies on lens puzzles that differ in whether they look at the sign, and whether they read it."""
+"""Four policies for lens puzzles that differ in whether they look at the sign and whether they read it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -78,7 +78,7 @@ class Manners(ScriptedEngine):
 
 @contextmanager
 def playing(manner: Manner, data: Path) -> Iterator[list[Manners]]:
-    """A policy of that manner in place of the model's own samples; yields the list of opened policies."""
+    """Replace the model's engine with such a policy; yields the list of opened engines."""
     samples = list(read_samples(data))
     opened: list[Manners] = []
 

@@ -1,4 +1,4 @@
-"""A model that reads and compares answers as told, and the resulting scores."""
+"""A scripted grader that extracts and compares answers, and the resulting scores."""
 
 import json
 import re
@@ -15,12 +15,12 @@ EXTRACTS = {
     "It is 4": "4",
     "so it is a half": "\\frac{1}{2}",
 }
-"""Reply -> the answer in it; any other reply is its own answer."""
+"""Reply -> the answer in it; any other reply is itself the answer."""
 RIGHT = {("B", "4"), ("12 cm^2", "0.0012 m^2")}
 """(truth, answer) pairs with the same meaning."""
 SCORES = {"The curve is P-101": 1, "0.5": 1, "There is no title": 1, "4": 1}
 
-# suite -> its replies; protocol -> (score, unreadable), with such a model
+# suite -> its replies; protocol -> (score, unreadable) with this grader
 JUDGED: dict[str, tuple[list[str], dict[str, tuple[float, int]]]] = {
     # Truths: green, 3, 1.5, [2007, 2008].
     "mathvista": (
@@ -80,7 +80,7 @@ def reads(body: dict[str, Any]) -> str:
 
 
 def grades(text: str) -> dict[str, Any]:
-    """The model's reply on several answers: an answer is right if it is the truth, or known to be right."""
+    """The model's grades of several answers: right if equal to the truth or listed in `RIGHT`."""
     found: dict[str, Any] = {}
     for n, given, truth in re.findall(r'T(\d+):\nResponse \1: (".*")\nGround Truth \1: (".*")', text):
         said = json.loads(given)

@@ -1,4 +1,4 @@
-"""Evaluations of policies with scripted replies, on files in the shape of benchmarks."""
+"""Evaluations of scripted policies on files in the layout of benchmarks."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Small benchmarks for search agents, in their published formats, and a judge for them."""
+"""Small benchmarks for search agents in their published layouts, and a judge for them."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ def mars_rows(folder: Path, name: str, count: int = len(REPLIES)) -> Path:
 
 
 def grows(file: Path, count: int = len(REPLIES)) -> Path:
-    """The first row of JSON lines, repeated."""
+    """Repeats the first row of JSON lines."""
     line = file.read_text().splitlines()[0]
     file.write_text(f"{line}\n" * count)
     return file
@@ -61,7 +61,7 @@ def data_of(suite: str, folder: Path) -> Path:
 
 
 def judge(body: dict[str, Any]) -> str:
-    """A reply is right if it names Eiffel and not nobody, in the form that each grading asks for."""
+    """A judge that accepts answers naming Eiffel and not nobody, in the form that each grading asks for."""
     system, user = (message["content"] for message in body["messages"])
     given = user[0]["text"].rpartition("nswer: ")[2]
     right = "Eiffel" in given and "Nobody" not in given

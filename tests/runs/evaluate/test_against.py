@@ -1,4 +1,4 @@
-"""`vtune eval --against`: each cause is planted on its own, and nothing else is named."""
+"""`vtune eval --against`: each cause is planted separately, and only it is named."""
 
 import json
 import shlex
@@ -36,12 +36,12 @@ PLANTED = {
     "protocol": ["protocol=vlmevalkit"],
 }
 NAMED = {"none": [], "aggregation": ["parser"], "seed": [], "protocol": ["prompt", "parser"]}
-"""Causes that are named though something else was planted; a seed changes nothing with greedy replies."""
+"""Planted cause -> named causes, if these differ; a seed has no effect on greedy replies."""
 COUNT = 5
 
 
 def replies(samples: list[Sample]) -> dict[str, list[str]]:
-    """Right replies, the first only by the loose rule; the last is wrong."""
+    """Replies that are right, the first only by the loose rule, except for the last."""
     first, *_, last = samples
     said = {sample.id: [sample.ground_truth] for sample in samples}
     wrong = "B" if last.ground_truth == "A" else "A"
@@ -69,7 +69,7 @@ def explained(folder: Path, against: Path | str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_what_was_planted_is_named_and_nothing_else(name: str, planted: dict[str, Path]) -> None:
+def test_only_the_planted_cause_is_named(name: str, planted: dict[str, Path]) -> None:
     named = NAMED.get(name, name.split())
     for folder, against in ((name, "base"), ("base", name)):
         found = explained(planted[folder], planted[against])
@@ -80,7 +80,7 @@ def test_what_was_planted_is_named_and_nothing_else(name: str, planted: dict[str
             assert (cause["command"] is not None) == bool(new)
 
 
-def test_what_a_parser_explains_is_read_from_stored_replies(planted: dict[str, Path]) -> None:
+def test_the_effect_of_a_parser_is_computed_from_stored_replies(planted: dict[str, Path]) -> None:
     found = explained(planted["base"], planted["parser"])
     parser = found["causes"]["parser"]
     assert found["difference"] == pytest.approx(1 / 5)
@@ -91,7 +91,7 @@ def test_what_a_parser_explains_is_read_from_stored_replies(planted: dict[str, P
     assert (back["difference"], back["explained"]) == (pytest.approx(-1 / 5), pytest.approx(-1 / 5))
 
 
-def test_what_only_new_replies_tell_comes_with_its_command(planted: dict[str, Path]) -> None:
+def test_an_effect_that_needs_new_replies_comes_with_its_command(planted: dict[str, Path]) -> None:
     found = explained(planted["base"], planted["order"])
     order = found["causes"]["order"]
     assert (order["items"] > 0, order["points"], found["explained"]) == (True, None, None)
@@ -102,7 +102,7 @@ def test_what_only_new_replies_tell_comes_with_its_command(planted: dict[str, Pa
 
 
 @pytest.mark.parametrize(("here", "there"), [("base", "protocol"), ("protocol", "base")])
-def test_the_prompt_of_another_protocol_is_asked_by_its_command(
+def test_another_protocols_prompt_comes_with_its_command(
     here: str, there: str, planted: dict[str, Path]
 ) -> None:
     prompt = explained(planted[here], planted[there])["causes"]["prompt"]
@@ -120,14 +120,14 @@ def test_a_prompt_that_differs_is_shown_at_its_first_difference(planted: dict[st
     assert "Which one?" not in prompt["example"]["theirs"]
 
 
-def test_pictures_are_held_against_each_other_by_the_size_in_which_they_were_seen(
+def test_pictures_are_compared_by_the_size_seen(
     planted: dict[str, Path],
 ) -> None:
     pixels = explained(planted["pixels"], planted["base"])["causes"]["pixels"]
     assert (pixels["items"], pixels["keys"]) == (COUNT, {"images.max_pixels": [20000, 12845056]})
 
 
-def test_the_verdict_comes_first_and_an_evaluation_may_be_asked_at_once(
+def test_the_verdict_comes_first_and_may_follow_an_evaluation_directly(
     planted: dict[str, Path], tmp_path: Path
 ) -> None:
     shown = vtune("eval", "--out", planted["base"], "--against", planted["parser pixels"])
@@ -167,7 +167,7 @@ def judge() -> Iterator[FakeJudge]:
         yield running
 
 
-def test_judges_are_told_from_parsers_and_their_stored_replies_are_used(
+def test_judges_are_distinguished_from_parsers_and_their_stored_replies_used(
     judge: FakeJudge, tmp_path: Path
 ) -> None:
     specimen = FORMATS[load_recipe(find("mathvista", "eval_suites"), EvalSuite).format].specimen
@@ -190,7 +190,7 @@ def test_judges_are_told_from_parsers_and_their_stored_replies_are_used(
     assert found["named"] == ["judge"]
     assert found["explained"] == pytest.approx(found["difference"])
     assert found["difference"] > 0
-    found = explained(alone, first)  # the same questions about the same replies were answered there
+    found = explained(alone, first)  # the same questions about the same replies were answered before
     assert found["explained"] == pytest.approx(found["difference"])
     found = explained(first, second)
     assert (found["named"], found["explained"]) == (["judge"], 0)
@@ -200,7 +200,7 @@ def test_judges_are_told_from_parsers_and_their_stored_replies_are_used(
     assert not judge.requests
 
 
-def test_what_a_model_is_asked_by_another_protocol_is_a_cause_with_points(tmp_path: Path) -> None:
+def test_another_protocols_grader_prompt_is_a_cause_with_points(tmp_path: Path) -> None:
     def kinder_together(body: dict[str, Any]) -> str:
         *system, user = body["messages"]
         found = grades(user["content"][0]["text"]) if system else {"extracted_answer": "x", "score": 0}
@@ -224,14 +224,14 @@ def test_what_a_model_is_asked_by_another_protocol_is_a_cause_with_points(tmp_pa
         assert list(found["causes"]["judge"]["keys"]) == ["grader.prompts"]
 
 
-def test_a_published_number_says_what_is_not_known_of_it(planted: dict[str, Path]) -> None:
+def test_a_published_number_says_what_is_unknown_about_it(planted: dict[str, Path]) -> None:
     found = explained(planted["base"], "published:vstar/CodeV-7B-RL")
     assert (found["theirs"]["score"], found["theirs"]["path"]) == (
         0.848,
         "CodeV (Hou et al.), table 3, appendix 10.1",
     )
     assert found["difference"] == pytest.approx(4 / 5 - 0.848)
-    # Their agent has tools, ten turns and a judge; ours is asked in one turn, at the same pixels.
+    # Their agent has tools, ten turns and a judge; ours has a single turn with the same pixels.
     assert found["named"] == ["prompt", "parser", "decoding", "judge"]
     assert (found["unknown"], found["causes"]["pixels"]["differs"]) == (["order"], False)
     assert found["causes"]["decoding"]["keys"] == {"rollout.max_turns": [1, 10]}
@@ -243,7 +243,7 @@ def test_a_published_number_says_what_is_not_known_of_it(planted: dict[str, Path
     assert "none of the causes is known to differ; not known: prompt, parser" in shown.replace("\n", " ")
 
 
-def test_a_number_that_nobody_has_published_here_is_refused(planted: dict[str, Path]) -> None:
+def test_an_unlisted_published_number_is_refused(planted: dict[str, Path]) -> None:
     ended = vtune("eval", "--out", planted["base"], "--against", "published:vstar/CodeV-7B-RLL")
     assert (ended.code, "did you mean `vstar/CodeV-7B-RL`" in ended.err) == (2, True)
     ended = vtune("eval", "--out", planted["base"], "--against", "published:mmmu/CodeV-7B-RL")
@@ -258,7 +258,7 @@ def test_a_number_that_nobody_has_published_here_is_refused(planted: dict[str, P
         ("mathvision", "mathvision-mini"),
     ],
 )
-def test_a_number_of_another_benchmark_of_the_same_kind_is_refused_before_anything_is_drawn(
+def test_a_number_of_another_benchmark_is_refused_before_generation(
     suite: str, row: str, tmp_path: Path
 ) -> None:
     other = load_recipe(find(row, "eval_suites"), EvalSuite)
@@ -268,7 +268,7 @@ def test_a_number_of_another_benchmark_of_the_same_kind_is_refused_before_anythi
     assert (ended.code, f"is a number of suite `{row}`, and this is `{suite}`" in ended.err) == (2, True)
 
 
-def test_a_suite_of_ones_own_says_of_which_benchmark_it_is_and_a_limit_is_named(
+def test_a_custom_suite_names_its_benchmark_and_a_limit_is_reported(
     planted: dict[str, Path], tmp_path: Path
 ) -> None:
     own = tmp_path / "mine.yaml"
@@ -289,7 +289,7 @@ def test_a_suite_of_ones_own_says_of_which_benchmark_it_is_and_a_limit_is_named(
     assert not (tmp_path / "again").exists()
 
 
-def test_every_suite_of_which_a_number_is_published_says_its_name() -> None:
+def test_every_suite_with_a_published_number_names_its_benchmark() -> None:
     names = {
         name: load_recipe(find(name, "eval_suites"), EvalSuite).published.name
         for name in shipped("eval_suites")
@@ -298,7 +298,7 @@ def test_every_suite_of_which_a_number_is_published_says_its_name() -> None:
     assert {suite for _, suite, _ in published_rows().values()} <= set(names.values())
 
 
-def test_all_published_numbers_are_of_suites_that_ship() -> None:
+def test_all_published_numbers_belong_to_shipped_suites() -> None:
     rows = published_rows()
     assert {name.split("/")[0] for name in rows} <= set(shipped("eval_suites"))
     assert all(0 < table.rows[row][suite] < 100 for table, suite, row in rows.values())

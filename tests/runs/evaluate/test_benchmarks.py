@@ -77,7 +77,7 @@ Plays = Callable[[str, Path], None]
 
 @pytest.fixture
 def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
-    """Replaces the model's own samples on a benchmark with the policy `Looking`."""
+    """Replaces the model's engine with the policy `Looking` on a benchmark."""
 
     def play(suite: str, data: Path) -> None:
         shipped = load_recipe(find(suite, "eval_suites"), EvalSuite, [f"data=[{data}]"])
@@ -111,7 +111,7 @@ def looked_at_vstar(vstar: Path, tiny: Path, tmp_path_factory: pytest.TempPathFa
     return out
 
 
-def test_vstar_gives_both_categories_and_the_faithful_share_that_was_played(looked_at_vstar: Path) -> None:
+def test_vstar_gives_both_categories_and_the_scripted_faithful_share(looked_at_vstar: Path) -> None:
     found = json.loads((looked_at_vstar / "results.json").read_text())
     scores = found["score"]
     for part, right in ((scores, 5), *zip(scores["categories"].values(), (2, 3), strict=True)):
@@ -145,7 +145,7 @@ def test_vstar_gives_both_categories_and_the_faithful_share_that_was_played(look
     ]
 
 
-def test_options_of_vstar_have_the_official_order_or_one_of_a_seed(vstar: Path, tmp_path: Path) -> None:
+def test_vstar_options_have_the_official_or_a_seeded_order(vstar: Path, tmp_path: Path) -> None:
     def truths(*words: str, data: Path = vstar) -> str:
         suite = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{data}]", *words])
         return "".join(sample.ground_truth for sample in read_records(suite))
@@ -198,7 +198,7 @@ def test_hrbench_gives_fsp_fcp_and_the_mean_over_its_rotations(
     with serve("1") as judge:
         url = judge.endpoint().base_url
         seen = done("faithfulness", tmp_path / "out", "--judge-url", url, "--judge-model", "judge")
-    # It takes every crop for one of the target: u becomes faithful too.
+    # This judge accepts every crop as the target, so u also counts as faithful.
     assert seen["all"]["faithful_of_correct"]["value"] == 1.0
     assert seen["all"]["accuracy"]["value"] == 5 / 8
     texts = [part["text"] for part in judge.requests[0]["messages"][1]["content"] if part["type"] == "text"]
@@ -226,7 +226,7 @@ NOTHING = setting(offers="[]", rollout__prompt="plain")
         ),
     ],
 )
-def test_vstar_is_asked_and_audited_with_the_tools_of_the_suite(
+def test_vstar_is_evaluated_and_audited_with_the_suites_tools(
     player: type[Looking],
     words: list[str],
     numbers: dict[str, float],
@@ -249,7 +249,7 @@ def test_vstar_is_asked_and_audited_with_the_tools_of_the_suite(
     assert "<code>" not in asked
 
 
-def test_a_suite_says_what_a_benchmark_offers_and_in_a_prompt_that_tells_of_it(
+def test_a_suite_sets_a_benchmarks_tools_with_a_prompt_that_describes_them(
     vstar: Path, tiny: Path, tmp_path: Path
 ) -> None:
     words = evaluation("vstar", tiny, vstar, tmp_path / "out")
@@ -264,8 +264,8 @@ def test_a_suite_says_what_a_benchmark_offers_and_in_a_prompt_that_tells_of_it(
     assert not (tmp_path / "out").exists()
 
 
-def test_boxes_and_a_model_are_held_against_each_other(looked_at_vstar: Path, tmp_path: Path) -> None:
-    # An audit is stored next to what it audited, which other tests use.
+def test_boxes_and_a_model_judge_are_compared(looked_at_vstar: Path, tmp_path: Path) -> None:
+    # An audit is stored beside the run, which other tests use.
     run = shutil.copytree(looked_at_vstar, tmp_path / "run")
     said = json.loads((run / "results.json").read_text())["faithfulness"]
     alone = done("faithfulness", run)
@@ -294,13 +294,13 @@ def test_boxes_and_a_model_are_held_against_each_other(looked_at_vstar: Path, tm
     assert vtune("faithfulness", run, "--looks", "eyes").code == 2
 
 
-def test_the_tiny_model_is_evaluated_and_audited_on_both(
+def test_the_tiny_model_is_evaluated_and_audited_on_both_benchmarks(
     tiny: Path, vstar: Path, hrbench: Path, tmp_path: Path
 ) -> None:
     short = setting(rollout__max_new_tokens=8)
     for suite, data in (("vstar", vstar), ("hrbench-4k", hrbench)):
         found = done(*evaluation(suite, tiny, data, tmp_path / suite, *short, "--limit", "2"))
-        # Random weights write no answer in eight tokens.
+        # Random weights produce no answer in eight tokens.
         assert (found["score"]["score"], found["score"]["unreadable"], found["samples"]) == (0.0, 2, 2)
     assert done("faithfulness", tmp_path / "vstar")["all"]["no_tool_of_all"]["value"] == 0.0
     told = vtune("report", tmp_path / "vstar", tmp_path / "hrbench-4k")
@@ -309,7 +309,7 @@ def test_the_tiny_model_is_evaluated_and_audited_on_both(
     assert "fsp" in told.out
 
 
-def test_an_evaluation_that_broke_off_goes_on_and_draws_nothing_twice(
+def test_an_interrupted_evaluation_resumes_and_generates_nothing_twice(
     looked_at_vstar: Path,
     vstar: Path,
     tiny: Path,
@@ -330,7 +330,7 @@ def test_an_evaluation_that_broke_off_goes_on_and_draws_nothing_twice(
         if len(drawn) == 5 and not resumed:
             raise RunFailed("the engine broke")
         if len(drawn) == 4 and not resumed:
-            await asyncio.Event().wait()  # a sample that ended before the engine broke would be kept
+            await asyncio.Event().wait()  # a conversation that ended before the engine failed would be kept
         return await play(self, request)
 
     monkeypatch.setattr(Looking, "generate", counted)
@@ -370,7 +370,9 @@ def test_an_evaluation_that_broke_off_goes_on_and_draws_nothing_twice(
     )
 
 
-def test_missing_or_broken_data_say_how_to_get_them(tiny: Path, vstar: Path, tmp_path: Path) -> None:
+def test_missing_or_broken_data_come_with_download_instructions(
+    tiny: Path, vstar: Path, tmp_path: Path
+) -> None:
     for suite, what in (("vstar", "craigwu/vstar_bench"), ("hrbench-4k", "DreamMr/HR-Bench hr_bench_4k.tsv")):
         ended = vtune(*evaluation(suite, tiny, tmp_path / "none", tmp_path / "out"))
         assert ended.code == 2
@@ -385,7 +387,7 @@ def test_missing_or_broken_data_say_how_to_get_them(tiny: Path, vstar: Path, tmp
     assert not (tmp_path / "out").exists()
 
 
-def test_all_bad_rows_are_named_before_anything_starts(
+def test_all_bad_rows_are_reported_before_anything_starts(
     tiny: Path, vstar: Path, hrbench: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "vstar"
@@ -411,7 +413,7 @@ def test_all_bad_rows_are_named_before_anything_starts(
 
 
 def noise(width: int, height: int) -> bytes:
-    """A PNG as large as its pixels. Pillow would try one filter after another on each line."""
+    """An uncompressed PNG, written directly: Pillow would try every filter on each line."""
     lines = b"".join(b"\0" + os.urandom(3 * width) for _ in range(height))
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 0)), (b"IEND", b""))
@@ -423,7 +425,7 @@ def noise(width: int, height: int) -> bytes:
 
 
 class Counted(Looking):
-    """Records at each question how many of these pictures still exist, decoded or not."""
+    """Records at each question how many of these pictures are in memory, decoded or not."""
 
     def __init__(
         self, chat: Chat, samples: Sequence[Sample], made: "list[weakref.ref[Image.Image]]", there: list[int]
@@ -439,11 +441,11 @@ class Counted(Looking):
 
 SIDES = 1600, 800
 PIXELS = 3 * 1600 * 800
-"""Bytes of such a picture."""
+"""Bytes of one picture."""
 
 
 def peak(count: int, tiny: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """Peak bytes held by Python and Arrow in an evaluation of `count` pictures, and decoded pictures."""
+    """Peak bytes held by Python and Arrow in an evaluation of this many pictures, and decoded pictures."""
     note = {"target_object": ["sign"], "bbox": [[1200, 280, 160, 120]], "question": "Which?"}
     for number in range(count):
         here = folder / ("direct_attributes", "relative_position")[number % 2]
@@ -486,11 +488,11 @@ def test_memory_does_not_grow_with_the_number_of_pictures(
     looked_at_vstar: Path, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert looked_at_vstar.is_dir()  # so that everything an evaluation imports is loaded
-    # All of them hold pictures up to a size that so few pictures do not reach.
+    # All hold pictures up to a size that so few do not reach.
     monkeypatch.setattr("vtune.runs.data.pictures_ahead.BYTES", 2 * PIXELS)
     monkeypatch.setattr("vtune.runs.evaluate.windows.BYTES", 2 * PIXELS)
     monkeypatch.setattr("vtune.runs.evaluate.audited.AUDITED_BYTES", 2 * PIXELS)
     monkeypatch.setattr("tests.runs.looking.HABITS", "w")
     (few, one), (many, other) = (peak(count, tiny, tmp_path / str(count), monkeypatch) for count in (3, 7))
-    assert many - few < 2 * PIXELS  # for the four additional ones
+    assert many - few < 2 * PIXELS  # for the four additional pictures
     assert other <= one

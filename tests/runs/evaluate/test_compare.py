@@ -39,7 +39,7 @@ def mark(name: str, score: float | None, category: str = "one", **more: Any) -> 
 
 
 def folder(out: Path, marks: list[Mark], prints: str = "aa", **suite: Any) -> Path:
-    """The output of an evaluation with these marks."""
+    """The folder of an evaluation with these marks."""
     out.mkdir()
     results = {
         "model": f"models/{out.name}",
@@ -54,14 +54,14 @@ def folder(out: Path, marks: list[Mark], prints: str = "aa", **suite: Any) -> Pa
 
 
 def graded(evaluation: Path, **facts: str) -> Path:
-    """The same evaluation, with answers read by a model."""
+    """The same folder with model-graded answers."""
     file = evaluation / "results.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"grader": facts}))
     return evaluation
 
 
 def renamed(evaluation: Path, model: str) -> None:
-    """The same evaluation, by a model of another name."""
+    """The same folder for a model with another name."""
     file = evaluation / "results.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"model": model}))
 
@@ -77,7 +77,7 @@ def right(count: int, of: int, category: str = "one") -> list[Mark]:
 
 
 class Better(Habits):
-    """Also right where `Habits` is wrong."""
+    """Also right in cases where `Habits` is wrong."""
 
     async def generate(self, request: Request) -> Completion:
         *_, number, _, _ = request.key
@@ -114,7 +114,7 @@ def test_scores_of_questions_are_written_without_the_noise_of_32_bits(tmp_path: 
     assert rows == [[0.8571429], [None]]
 
 
-def test_the_same_replies_with_scores_of_more_digits_do_not_differ(tmp_path: Path) -> None:
+def test_scores_with_more_digits_do_not_count_as_a_difference(tmp_path: Path) -> None:
     """As in an older `items.jsonl`: 0.8571428656578064."""
     marks = [mark(str(n), float(np.float32(n % 8 / 7))) for n in range(40)]
     old, new = folder(tmp_path / "old", marks), folder(tmp_path / "new", marks)
@@ -148,7 +148,7 @@ def test_two_evaluations_are_compared_question_by_question(evaluations: dict[str
 def test_rollouts_of_a_question_count_once_in_results_and_report(evaluations: dict[str, Path]) -> None:
     results = json.loads((evaluations["Better"] / "results.json").read_text())
     assert (results["score"]["n"], results["score"]["clusters"]) == (12, 6)
-    # All right, out of six questions rather than twelve.
+    # All right, counted over six questions, not twelve.
     sure = results["score"]["intervals"]["score"]
     assert (sure["value"], sure["low"], sure["high"]) == pytest.approx((1.0, 0.6097, 1.0), abs=1e-4)
     assert results["faithfulness"]["accuracy"] == pytest.approx(sure)
@@ -164,7 +164,7 @@ def test_rollouts_of_a_question_count_once_in_results_and_report(evaluations: di
     assert "6 independent questions" in shown
 
 
-def test_the_better_one_is_named_whichever_comes_first(tmp_path: Path) -> None:
+def test_the_better_evaluation_is_named_in_either_order(tmp_path: Path) -> None:
     worse, better = folder(tmp_path / "w", right(60, 100)), folder(tmp_path / "b", right(75, 100))
     there, back = compared(worse, better), compared(better, worse)
     assert there["overall"]["verdict"] == "B is better, by 15.0 points"
@@ -173,8 +173,8 @@ def test_the_better_one_is_named_whichever_comes_first(tmp_path: Path) -> None:
     assert there["overall"]["p"] == pytest.approx(2 / 2**15)
 
 
-def test_a_tiny_p_value_is_said_to_be_tiny(tmp_path: Path) -> None:
-    """With sampled flips none is below 1 / 100,001, however small it would be over all flips."""
+def test_a_tiny_p_value_is_given_as_a_bound(tmp_path: Path) -> None:
+    """With sampled flips, p cannot be below 1 / 100,001, however small the exact value."""
     a, b = (
         folder(tmp_path / name, [replace(m, cluster=f"picture {n // 2}") for n, m in enumerate(right(k, 80))])
         for name, k in (("a", 0), ("b", 60))
@@ -185,7 +185,7 @@ def test_a_tiny_p_value_is_said_to_be_tiny(tmp_path: Path) -> None:
     assert "e-0" not in out
 
 
-def test_a_small_difference_is_said_to_be_small_with_what_could_have_been_shown(tmp_path: Path) -> None:
+def test_a_small_difference_is_reported_with_the_detectable_one(tmp_path: Path) -> None:
     found = compared(folder(tmp_path / "a", right(170, 191)), folder(tmp_path / "b", right(173, 191)))
     said = found["overall"]["verdict"]
     assert said == (
@@ -194,7 +194,7 @@ def test_a_small_difference_is_said_to_be_small_with_what_could_have_been_shown(
     assert found["overall"]["p"] == 0.25
 
 
-def test_what_flips_can_detect_is_said_to_be_about_so_much(tmp_path: Path) -> None:
+def test_the_detectable_difference_is_reported_as_approximate(tmp_path: Path) -> None:
     def of(name: str, marks: list[Mark]) -> Path:
         return folder(tmp_path / name, [replace(m, cluster=f"picture {n // 4}") for n, m in enumerate(marks)])
 
@@ -212,7 +212,7 @@ def test_what_flips_can_detect_is_said_to_be_about_so_much(tmp_path: Path) -> No
     )
 
 
-def test_five_pictures_never_show_a_difference(tmp_path: Path) -> None:
+def test_five_pictures_can_never_show_a_difference(tmp_path: Path) -> None:
     a, b = (
         folder(tmp_path / name, [replace(m, cluster=f"picture {n % 5}") for n, m in enumerate(right(k, 30))])
         for name, k in (("a", 0), ("b", 30))
@@ -228,8 +228,8 @@ def test_five_pictures_never_show_a_difference(tmp_path: Path) -> None:
     assert " ".join(vtune("compare", a, b).out.split()).endswith(said)
 
 
-def test_parts_are_compared_and_allow_for_one_another(tmp_path: Path) -> None:
-    # Six more are right in each of two parts: p is 1/32 in each, which proves nothing in either.
+def test_parts_are_compared_with_a_correction_for_multiple_tests(tmp_path: Path) -> None:
+    # Six more are right in each of two parts: p is 1/32 in each, and nothing is shown in either.
     parts = ("one", "two")
     a = folder(tmp_path / "a", [m for part in parts for m in right(20, 50, part)])
     b = folder(tmp_path / "b", [m for part in parts for m in right(26, 50, part)])
@@ -243,8 +243,8 @@ def test_parts_are_compared_and_allow_for_one_another(tmp_path: Path) -> None:
     assert "2 parts were compared as well" in vtune("compare", a, b).out
 
 
-def test_sources_that_are_the_categories_are_tried_once(tmp_path: Path) -> None:
-    """As with the parts of RefCOCO."""
+def test_sources_equal_to_the_categories_are_tested_once(tmp_path: Path) -> None:
+    """Like RefCOCO's parts."""
 
     def of(categories: Mapping[str, str], *, right: int) -> list[Mark]:
         return [
@@ -264,7 +264,7 @@ def test_sources_that_are_the_categories_are_tried_once(tmp_path: Path) -> None:
             assert row["p_holm"] == pytest.approx(2 * row["p"])
 
 
-def test_parts_that_are_called_alike_have_a_row_each(tmp_path: Path) -> None:
+def test_parts_with_the_same_name_have_separate_rows(tmp_path: Path) -> None:
     parts = [("charts", "all"), ("charts", "charts"), ("maps", "charts")]
     a, b = (
         folder(
@@ -281,7 +281,7 @@ def test_parts_that_are_called_alike_have_a_row_each(tmp_path: Path) -> None:
     assert rows == [["all", "│"], ["all", "│"], ["charts", "│"], ["charts", "│"], ["maps", "│"]]
 
 
-def test_what_one_evaluation_lacks_or_could_not_score_is_left_out_and_listed(tmp_path: Path) -> None:
+def test_questions_missing_or_unscored_in_one_evaluation_are_left_out_and_listed(tmp_path: Path) -> None:
     a = [mark("q/0", 1.0), mark("q/1", None), mark("q/2", 1.0), mark("q/3", 0.0), mark("q/3", None)]
     b = [mark("q/0", 1.0), mark("q/1", 1.0), mark("q/3", 1.0), mark("q/4", 1.0), mark("q/5", 0.0)]
     found = compared(folder(tmp_path / "a", a), folder(tmp_path / "b", b))
@@ -298,7 +298,7 @@ def test_what_one_evaluation_lacks_or_could_not_score_is_left_out_and_listed(tmp
     assert "1 not scored in one of them, 1 only in A (q/2), 2 only in B (q/4, q/5)" in shown
 
 
-def test_where_nothing_is_scored_in_both_nothing_is_said(tmp_path: Path) -> None:
+def test_without_common_scores_nothing_is_concluded(tmp_path: Path) -> None:
     a, b = folder(tmp_path / "a", [mark("q/0", None)]), folder(tmp_path / "b", [mark("q/0", 1.0)])
     found = compared(a, b)
     assert (found["overall"], found["items"]["unscored"]) == (None, 1)
@@ -307,7 +307,7 @@ def test_where_nothing_is_scored_in_both_nothing_is_said(tmp_path: Path) -> None
     )
 
 
-def test_other_settings_are_named_and_other_rules_and_data_refused(tmp_path: Path) -> None:
+def test_different_settings_are_named_and_different_rules_or_data_refused(tmp_path: Path) -> None:
     marks = right(3, 6)
     a = folder(tmp_path / "a", marks)
     tools = folder(tmp_path / "tools", marks, rollouts=4, offers=["python"], data=["other/a.parquet"])
@@ -334,7 +334,7 @@ def test_other_settings_are_named_and_other_rules_and_data_refused(tmp_path: Pat
         assert what in ended.err
 
 
-def test_what_is_no_evaluation_is_refused_with_a_remedy(tmp_path: Path) -> None:
+def test_a_folder_without_an_evaluation_is_refused_with_a_fix(tmp_path: Path) -> None:
     a = folder(tmp_path / "a", right(3, 6))
     old = folder(tmp_path / "old", right(3, 6))
     (old / ITEMS).unlink()
@@ -374,8 +374,8 @@ def test_questions_about_one_picture_are_one_cluster(tmp_path: Path) -> None:
     assert apart["detectable"] == pytest.approx(detectable(40, 0.6))
 
 
-def test_where_rollouts_are_missing_the_score_is_said_to_be_another_mean(tmp_path: Path) -> None:
-    """A mean over 3 answers, and one over 2 questions."""
+def test_with_missing_rollouts_the_score_is_noted_as_another_mean(tmp_path: Path) -> None:
+    """The mean over 3 answers differs from that over 2 questions."""
     marks = [mark("q/1", 1.0), mark("q/1", None), mark("q/2", 0.0), mark("q/2", 0.0)]
     a, b = folder(tmp_path / "a", marks), folder(tmp_path / "b", marks)
     for one in (a, b):
@@ -389,7 +389,7 @@ def test_where_rollouts_are_missing_the_score_is_said_to_be_another_mean(tmp_pat
 
 
 def searched(evaluation: Path, index: str, content: str) -> Path:
-    """The same evaluation with a search index, or with one about which nothing was recorded."""
+    """The same folder with a search index, or with one that was not recorded."""
     file = evaluation / "results.json"
     found = json.loads(file.read_text())
     found["suite"]["tools"] = {"text_search": {"index": index, "top_k": 1, "max_chars": 9}}
@@ -409,7 +409,7 @@ def searched(evaluation: Path, index: str, content: str) -> Path:
         ("b", "", ["tools.text_search.index"]),
     ],
 )
-def test_an_index_is_named_by_what_it_holds(
+def test_an_index_is_identified_by_its_content(
     index: str, content: str, differs: list[str], tmp_path: Path
 ) -> None:
     a = searched(folder(tmp_path / "a", right(3, 9)), "a", "1")
@@ -419,7 +419,7 @@ def test_an_index_is_named_by_what_it_holds(
     assert _besides(*results) == [*differs, "model"]
 
 
-def test_what_tools_add_can_be_compared_as_the_message_says(tmp_path: Path) -> None:
+def test_the_effect_of_tools_can_be_compared_as_the_message_says(tmp_path: Path) -> None:
     data = make_vstar(tmp_path / "vstar", 2, (300, 200), (100, 60, 140, 100))
     names = [sample.id for sample in asked("vstar", data)]
     model = write_script(tmp_path / "script.jsonl", {name: ["<answer>A</answer>"] for name in names})

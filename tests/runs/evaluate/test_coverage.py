@@ -1,4 +1,4 @@
-"""What is tested for every shipped suite under every protocol that has a rule for it, in one table."""
+"""One table of what is tested for every shipped suite under every protocol with a rule for it."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ from vtune.verifiers.gradings import KEY
 
 ROOT = Path(__file__).parents[2]
 LEAST = 30
-"""Awkward replies that each parser is tested on."""
+"""Minimum number of awkward replies per parser."""
 TRIED: dict[tuple[str, str], int] = {
     **dict.fromkeys(parsers.READERS, len(parsers.LETTERS)),
     ("lmms-eval", "mmmu_pro_vision"): len(parsers.LETTERS),
@@ -36,7 +36,7 @@ TRIED: dict[tuple[str, str], int] = {
     ("vlmevalkit", "charxiv_descriptive"): len(maths.ALONE),
     **dict.fromkeys((("official", "mmsearch"), ("official", "fvqa")), len(short.ANSWERS)),
 }
-"""(protocol, kind) -> replies in the table of its parser's test; a parser needs one for all its kinds."""
+"""(protocol, kind) -> number of replies in its parser's test; a parser needs one entry for all its kinds."""
 SAME = {"hrbench-8k": "hrbench-4k", "mme-realworld": "mme-realworld-lite"}
 """Suites that are read and scored like another one."""
 ELSEWHERE = {
@@ -50,11 +50,11 @@ ELSEWHERE = {
     "shapes": ("data/test_shapes.py", "test_the_ground_truth_earns_full_marks"),
     "own": ("chains/test_own_data.py", "test_the_evaluation_the_audit_and_the_report_agree"),
 }
-"""Suite -> file of tests, and the start of the name of the test that knows its score by construction."""
+"""Suite -> test file, and the name prefix of the test with a score known by construction."""
 
 
 def _parsers() -> dict[Callable[..., Any], int]:
-    """Parser -> awkward replies that it is tested on."""
+    """Parser -> number of awkward replies in its test."""
     found: dict[Callable[..., Any], int] = {}
     for (name, kind), count in TRIED.items():
         rule = PROTOCOLS[name].rule(kind)
@@ -64,7 +64,7 @@ def _parsers() -> dict[Callable[..., Any], int]:
 
 
 def _graded_by(rule: Rule, suite: EvalSuite) -> str:
-    """What decides whether a reply is right, in a few words."""
+    """A short description of what grades a reply."""
     if rule.by == "verifier":
         sample = rule.prepared
         if sample is None:
@@ -78,7 +78,7 @@ def _graded_by(rule: Rule, suite: EvalSuite) -> str:
 
 
 def _scores(name: str, protocol: str) -> Iterator[str]:
-    """The scores that tests know by construction."""
+    """Scores known by construction."""
     for cases in (FROM_FILES, JUDGED):
         if name in cases and protocol in cases[name][1]:
             score, unreadable, *_ = cases[name][1][protocol]  # type: ignore[misc]
@@ -89,13 +89,13 @@ def _scores(name: str, protocol: str) -> Iterator[str]:
 
 
 def _elsewhere(name: str) -> str | None:
-    """Where the score of a suite is tested for which there is no case here."""
+    """The test with the known score of a suite without a case here."""
     if name in SAME:
         return f"as {SAME[name]}"
     return Path(ELSEWHERE[name][0]).stem if name in ELSEWHERE else None
 
 
-def test_the_tests_that_are_named_are_there() -> None:
+def test_the_named_tests_exist() -> None:
     suites = set(shipped(SUITES))
     assert {*SAME, *SAME.values(), *ELSEWHERE} <= suites
     for name, (file, begins) in ELSEWHERE.items():
@@ -103,7 +103,7 @@ def test_the_tests_that_are_named_are_there() -> None:
         assert f"\ndef {begins}" in text, f"{name}: {file} has no test {begins}…"
 
 
-def test_every_parser_is_tried_on_thirty_awkward_replies() -> None:
+def test_every_parser_is_tested_with_30_awkward_replies() -> None:
     tried = _parsers()
     rules = {
         rule.grade
@@ -128,11 +128,11 @@ def _asked() -> Iterator[tuple[str, EvalSuite, str, Rule]]:
 
 
 def _reader(rule: Rule) -> Any:
-    """The part that two rules share if they read replies in the same way."""
+    """A key shared by rules that read replies in the same way."""
     return rule.grade if rule.by == "grade" else rule.prepared
 
 
-def test_every_suite_has_a_known_score_under_each_protocol_or_another_has_by_the_same_rule(
+def test_every_suite_or_one_with_the_same_rule_has_a_known_score_per_protocol(
     golden: Callable[[str, str], None],
 ) -> None:
     known = {(name, protocol): "; ".join(_scores(name, protocol)) for name, _, protocol, _ in _asked()}

@@ -1,4 +1,4 @@
-"""The judge of a suite's reward in batches: the same numbers, and what a broken batch leaves."""
+"""The judge of a suite's reward in batches: the same numbers, and the effect of a broken batch."""
 
 import json
 import os
@@ -29,14 +29,14 @@ from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import read_trajectories
 
 ANSWERS = ["pale", "White.", "grey", "cream", "snow", "milk"]
-"""The second is the truth word for word; the judge accepts two of the others."""
+"""The second is the exact truth; the judge accepts two of the others."""
 LOOKS = 6
-"""Calls, one per question; the judge calls two of them a miss."""
+"""Number of calls, one per question; the judge calls two of them a miss."""
 SUITE = "visual-probe"
 
 
 def judge(body: dict[str, Any]) -> str | int:
-    """The judge's replies about answers, looks and levels."""
+    """A judge of answers, looks and levels."""
     system = body["messages"][0]["content"]
     text, *pictures = body["messages"][-1]["content"]
     if system.startswith(ANSWER_SYSTEM):
@@ -83,7 +83,7 @@ def model(tmp_path: Path) -> str:
 
 
 def asking(url: str, **changes: Any) -> list[str]:
-    """The words that configure the judge."""
+    """The arguments that name the judge."""
     values = {"base_url": url, "model": "judge", "temperature": 0.0, "max_tokens": 8, "concurrency": 4}
     values |= {"retries": 0, "timeout_s": 60.0, "api_key_env": None}
     return setting(reward__judge=json.dumps(values | changes))
@@ -94,7 +94,7 @@ def batching(server: BatchServer, **changes: Any) -> list[str]:
 
 
 def stable(folder: Path) -> dict[str, Any]:
-    """Everything that must not differ between two evaluations."""
+    """Everything that must be the same in two evaluations."""
     found: dict[str, Any] = json.loads((folder / "results.json").read_text())
     del found["seconds"], found["suite"]["reward"]["judge"]
     found["reward.judge"].pop("by_batch", None)
@@ -114,7 +114,7 @@ def facts(ended: Ended) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("tool", [0.0, 0.5])
-def test_answers_and_looks_have_the_numbers_that_single_questions_give(
+def test_batches_give_the_same_numbers_as_single_questions(
     tool: float, model: str, data: Path, tmp_path: Path
 ) -> None:
     more = setting(reward__tool=tool, rollouts=2)
@@ -143,7 +143,7 @@ def test_answers_and_looks_have_the_numbers_that_single_questions_give(
 
 
 @pytest.mark.parametrize(("suite", "protocol"), [("hr-mmsearch", "mars"), ("simplevqa", "official")])
-def test_a_judge_that_sees_the_question_and_compares_several_truths_says_the_same(
+def test_a_judge_that_sees_the_question_and_several_truths_gives_the_same_in_batches(
     suite: str, protocol: str, tmp_path: Path
 ) -> None:
     data = search_sets.data_of(suite, tmp_path)
@@ -178,7 +178,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("more", "why"), BROKEN)
-def test_a_broken_batch_leaves_replies_unscored_names_them_and_ends_with_1(
+def test_a_broken_batch_leaves_replies_unscored_and_exits_with_1(
     more: dict[str, Any], why: str, model: str, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -195,7 +195,7 @@ def test_a_broken_batch_leaves_replies_unscored_names_them_and_ends_with_1(
     (portion,) = (out / "trajectories").iterdir()
     totals = [t.reward.total for t in read_trajectories(portion) if t.reward is not None]
     assert (len(totals), totals.count(None)) == (6, 4)
-    right = [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]  # the second one, and the one that was asked separately
+    right = [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]  # for the second, and for the one asked alone
     assert all(total in (None, score) for total, score in zip(totals, right, strict=True))
     assert not (out / "results.json").exists()
 
@@ -208,7 +208,7 @@ def test_a_broken_batch_leaves_replies_unscored_names_them_and_ends_with_1(
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_looks_that_nobody_judged_are_named_however_many_may_be_unscored(
+def test_unjudged_looks_are_reported_even_if_within_the_unscored_limit(
     batch: bool, data: Path, model: str, tmp_path: Path
 ) -> None:
     out, script = tmp_path / "out", tmp_path / "replies.jsonl"
@@ -231,7 +231,7 @@ def test_looks_that_nobody_judged_are_named_however_many_may_be_unscored(
     assert not (out / UNJUDGED).exists()
 
 
-def test_a_run_that_is_interrupted_while_it_waits_goes_on_with_its_batch(
+def test_a_run_interrupted_while_waiting_resumes_with_its_batch(
     model: str, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -270,7 +270,7 @@ def test_a_run_that_is_interrupted_while_it_waits_goes_on_with_its_batch(
 
 
 @pytest.mark.parametrize("money", [False, True])
-def test_a_budget_is_kept_and_what_it_leaves_out_is_named(
+def test_a_budget_is_kept_and_left_out_questions_are_reported(
     money: bool, model: str, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -297,7 +297,7 @@ def test_a_budget_is_kept_and_what_it_leaves_out_is_named(
     assert spent["cost"] == (cost if money else None)
 
 
-def test_a_dry_run_takes_it_and_writes_nothing(model: str, data: Path, tmp_path: Path) -> None:
+def test_a_dry_run_accepts_batches_and_writes_nothing(model: str, data: Path, tmp_path: Path) -> None:
     with serve_batches(judge) as server:
         ended = evaluate(SUITE, model, data, tmp_path / "out", *batching(server), "--dry-run")
         assert ended.code == 0, ended.err
@@ -321,7 +321,7 @@ def test_stored_replies_are_judged_again_in_batches(model: str, data: Path, tmp_
         assert len(server.files) == asked + 1
 
 
-def test_training_and_services_refuse_it(tiny: Path, data: Path, tmp_path: Path) -> None:
+def test_training_and_services_refuse_batches(tiny: Path, data: Path, tmp_path: Path) -> None:
     nobody = BatchServer(judge, 0, 0, "completed", partly=False, counts=True)
     nobody.port = 9
     words = batching(nobody)

@@ -1,4 +1,4 @@
-"""`vtune eval` on detection sets: a policy of known habits, and pycocotools' score for its boxes."""
+"""`vtune eval` on detection sets: a scripted policy, compared with pycocotools on the same boxes."""
 
 import json
 from collections.abc import Sequence
@@ -39,10 +39,10 @@ HABITS = "rsdn"
 
 
 class Detecting(ScriptedEngine):
-    """Plays HABITS over the questions, in order."""
+    """Follows HABITS over the questions, in order."""
 
     shown = SIZE
-    """Size of the picture whose pixels its boxes are in."""
+    """The picture size in whose pixels it gives its boxes."""
 
     def __init__(self, chat: Chat, samples: Sequence[Sample]) -> None:
         super().__init__(chat, ["never said"])
@@ -73,7 +73,7 @@ def said(truth: list[dict[str, Any]], habit: str) -> list[dict[str, Any]] | None
 
 
 def content(names: Sequence[str]) -> dict[str, Any]:
-    """Eight pictures, with one to three things on each."""
+    """Eight pictures with one to three objects each."""
     annotations: list[dict[str, Any]] = []
     for picture in range(1, 9):
         for number in range(1 + picture % 3):
@@ -130,7 +130,7 @@ def evaluated(
 
 
 @pytest.mark.parametrize("protocol", ["vtune", "official"])
-def test_coco_val_scores_the_boxes_of_all_replies_as_pycocotools_does(
+def test_coco_val_scores_the_boxes_of_all_replies_like_pycocotools(
     protocol: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = content(["cup", "pen", "dog"])
@@ -185,10 +185,10 @@ def test_ovdeval_scores_each_subset_and_their_mean(
     assert (found["n"], found["unreadable"]) == (16, 4)
 
 
-def test_replies_in_pixels_as_shown_are_scored_in_those_of_the_file(
+def test_replies_in_shown_pixels_are_converted_to_file_pixels(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A picture of 400 x 200 that is shown smaller: the same numbers denote other places."""
+    """A 400 x 200 picture is shown smaller, so the same numbers mean other places."""
     published = content(["cup"])
     (tmp_path / "images").mkdir()
     for image in published["images"]:
@@ -206,7 +206,7 @@ def test_replies_in_pixels_as_shown_are_scored_in_those_of_the_file(
     assert thousandths["score"] < 0.1 < plain["score"]
 
 
-def test_stored_replies_in_pixels_as_shown_are_graded_in_those_of_the_file(
+def test_stored_replies_in_shown_pixels_are_converted_to_file_pixels(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = content(["cup"])

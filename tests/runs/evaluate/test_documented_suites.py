@@ -1,4 +1,4 @@
-"""Suite files as their page tells users to write them, over samples as an import makes them."""
+"""Suite files written as the page describes, over imported samples."""
 
 import re
 from dataclasses import replace
@@ -38,7 +38,7 @@ def sample(name: str, verifier: str, truth: str, *, lines: str = "", **more: Any
     return Sample(id=name, source="mine", prompt=prompt, ground_truth=truth, verifier=verifier, **more)
 
 
-def test_a_right_word_is_right_where_the_file_names_the_agent_that_asks_for_no_tags(tmp_path: Path) -> None:
+def test_a_right_word_counts_with_an_agent_that_asks_for_no_tags(tmp_path: Path) -> None:
     file = written(tmp_path, OPEN, sample("mine/0", "exact", "red"), sample("mine/1", "exact", "blue"))
     model = write_script(tmp_path / "r.jsonl", {"mine/0": ["red"], "mine/1": ["red"]})
     found = evaluated(file, model, tmp_path / "held.parquet", tmp_path / "out")
@@ -47,14 +47,14 @@ def test_a_right_word_is_right_where_the_file_names_the_agent_that_asks_for_no_t
     assert named["score"] == found["score"]
 
 
-def test_so_is_a_right_letter(tmp_path: Path) -> None:
+def test_a_right_letter_counts_with_an_agent_that_asks_for_no_tags(tmp_path: Path) -> None:
     question = sample("mine/0", "choice", "B", lines="\nA. red\nB. blue", choices=("red", "blue"))
     file = written(tmp_path, MULTIPLE_CHOICE, question)
     model = write_script(tmp_path / "r.jsonl", {"mine/0": ["B"]})
     assert evaluated(file, model, tmp_path / "held.parquet", tmp_path / "out")["score"]["score"] == 1
 
 
-def test_what_samples_or_the_file_say_of_the_place_holds(tmp_path: Path) -> None:
+def test_the_answer_place_set_by_samples_or_file_is_used(tmp_path: Path) -> None:
     boxed, silent = (
         sample("mine/0", "math", "7", verifier_parm={"answer_in": "boxed"}),
         sample("mine/1", "math", "7"),
@@ -85,7 +85,7 @@ def test_what_samples_or_the_file_say_of_the_place_holds(tmp_path: Path) -> None
         pytest.param(("answer_in=tag", "rollout.prompt=tools"), "", id="the prompt asks for tags"),
     ],
 )
-def test_a_place_that_no_prompt_asks_for_is_told(
+def test_an_answer_place_that_no_prompt_asks_for_is_reported(
     words: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suite = load_recipe(written(tmp_path, OPEN, sample("mine/0", "exact", "red")), EvalSuite, words)
@@ -94,7 +94,7 @@ def test_a_place_that_no_prompt_asks_for_is_told(
     assert told in said if told else not said
 
 
-def test_tags_that_are_paid_for_are_no_place_of_the_answer(
+def test_rewarded_tags_do_not_set_the_answer_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paid = replace(sample("mine/0", "exact", "red"), format_ratio=0.1)

@@ -19,7 +19,7 @@ from vtune.schema.trajectory import Trajectory
 
 @pytest.fixture
 def habits(lens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The policy of `Habits` in place of the model's own samples."""
+    """Replace the model's engine with the policy `Habits`."""
     samples = list(read_samples(lens / "heldout.parquet"))
     monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Habits(policy.chat, samples))
 
@@ -28,7 +28,7 @@ def stored(out: Path) -> list[Trajectory]:
     return list(read_trajectories(out / "trajectories.parquet"))
 
 
-def test_an_evaluation_whose_judge_does_not_answer_ends_before_it_begins(tiny: Path, tmp_path: Path) -> None:
+def test_an_evaluation_with_an_unreachable_judge_ends_before_it_begins(tiny: Path, tmp_path: Path) -> None:
     write_samples(tmp_path / "data.parquet", [sample()])
     with serve(404) as judge:
         asks = ", ".join(f"{k}: {v}" for k, v in judge.endpoint(api_key_env="null").model_dump().items())
@@ -40,7 +40,9 @@ def test_an_evaluation_whose_judge_does_not_answer_ends_before_it_begins(tiny: P
     assert not (tmp_path / "out").exists()
 
 
-def test_an_evaluation_writes_all_that_its_score_depends_on(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_an_evaluation_records_everything_its_score_depends_on(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
     data = lens / "heldout.parquet"
     ended = vtune(*evaluation(tiny, data, tmp_path / "out", *setting(rollouts=2)), "--json")
     assert ended.code == 0, ended.err
@@ -77,7 +79,7 @@ def test_an_evaluation_writes_all_that_its_score_depends_on(tiny: Path, lens: Pa
     assert (tmp_path / "out/results.json").read_bytes() == before
 
 
-def test_results_are_of_the_weights_that_a_link_meant_then(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_results_name_the_weights_that_a_link_pointed_to(tiny: Path, lens: Path, tmp_path: Path) -> None:
     newest = tmp_path / "newest"
     newest.symlink_to(tiny)
     words = evaluation(newest, lens / "heldout.parquet", tmp_path / "out")
@@ -105,7 +107,7 @@ def test_the_same_seed_gives_the_same_trajectories(tiny: Path, lens: Path, tmp_p
 
 
 @pytest.mark.usefixtures("habits")
-def test_known_habits_are_measured_as_they_are(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_known_habits_are_measured_correctly(tiny: Path, lens: Path, tmp_path: Path) -> None:
     words = evaluation(tiny, lens / "heldout.parquet", tmp_path / "out", *setting(rollout__max_new_tokens=90))
     ended = vtune(*words, *setting(rollout__max_tokens=900), "--json")
     assert ended.code == 0, ended.err
@@ -121,14 +123,14 @@ def test_known_habits_are_measured_as_they_are(tiny: Path, lens: Path, tmp_path:
 
 
 @pytest.mark.usefixtures("habits")
-def test_black_crops_are_what_the_policy_saw_and_change_no_place_that_was_looked_at(
+def test_black_crops_are_recorded_as_seen_with_the_real_places(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     words = evaluation(tiny, lens / "heldout.parquet", tmp_path / "out", *setting(rollout__max_new_tokens=90))
     ended = vtune(*words, *setting(rollout__max_tokens=900, call_images="black"), "--json")
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)["faithfulness"]
-    # Red flags are detected from the pictures, which are black here: nothing can be said about them.
+    # Red flags need the pictures, which are black, so they are unknown.
     looks = {name: value for name, value in NUMBERS.items() if name != "red_flags"}
     assert {name: found[name]["value"] for name in looks} == pytest.approx(looks)
     returned = [
@@ -140,7 +142,7 @@ def test_black_crops_are_what_the_policy_saw_and_change_no_place_that_was_looked
 
 
 @pytest.mark.parametrize("scorer", ["hrbench", "facets", "levels"])
-def test_a_scorer_that_finds_nothing_to_split_by_is_refused_before_anything_is_drawn(
+def test_a_scorer_with_nothing_to_split_by_is_refused_before_generation(
     scorer: str, tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     words = evaluation(tiny, lens / "heldout.parquet", tmp_path / "out", *setting(scorer=scorer))
@@ -151,7 +153,7 @@ def test_a_scorer_that_finds_nothing_to_split_by_is_refused_before_anything_is_d
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_that_is_not_there_is_refused_before_anything_is_written(lens: Path, tmp_path: Path) -> None:
+def test_a_missing_model_is_refused_before_anything_is_written(lens: Path, tmp_path: Path) -> None:
     ended = vtune(*evaluation(tmp_path / "none", lens / "heldout.parquet", tmp_path / "out"))
     assert ended.code == 2
     assert "there is no model folder" in ended.err

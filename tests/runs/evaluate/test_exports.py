@@ -53,7 +53,7 @@ def test_vlmevalkit_gets_its_prediction_file(finished: Path, tmp_path: Path) -> 
     (file,) = found["files"]
     assert file.endswith("_VStarBench.xlsx")
     rows = table(tmp_path / "out" / file)
-    # Anything that pandas would read as a missing value has a trailing space, and no text is a formula.
+    # Values that pandas would read as missing get a trailing space, and no text is a formula.
     assert [row["prediction"] for row in rows] == ["A", "=2+2", " ", "None "]
     assert [row["index"] for row in rows] == [0, 1, 2, 3]
     assert rows[0]["question"] == "What is the colour of the sign?"
@@ -67,7 +67,7 @@ def test_vlmevalkit_gets_its_prediction_file(finished: Path, tmp_path: Path) -> 
     assert (tmp_path / "out" / shown).stat().st_size > 0
 
 
-def test_a_text_that_xlsx_cannot_hold_makes_it_a_tsv(tmp_path: Path) -> None:
+def test_a_text_that_xlsx_cannot_hold_gives_a_tsv(tmp_path: Path) -> None:
     data = specimens_tsv.countbench(tmp_path).path
     first, second = (sample.id for sample in asked("countbench", data))
     long = "<answer>" + "so many " * 5000 + "2</answer>"
@@ -84,7 +84,7 @@ def test_a_text_that_xlsx_cannot_hold_makes_it_a_tsv(tmp_path: Path) -> None:
     assert "image" not in rows[0]
 
 
-def test_shuffled_options_are_not_for_vlmevalkit(finished: Path, tmp_path: Path) -> None:
+def test_shuffled_options_cannot_be_exported_to_vlmevalkit(finished: Path, tmp_path: Path) -> None:
     data, model = finished.parent / "vstar_bench", f"scripted:{finished.parent / 'r.jsonl'}"
     evaluated("vstar", model, data, tmp_path / "e", "--agent", "zoom", "--set", "choices.order=0")
     ended = vtune("export", tmp_path / "e", tmp_path / "out", "--as", "vlmevalkit")
@@ -93,7 +93,7 @@ def test_shuffled_options_are_not_for_vlmevalkit(finished: Path, tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["e"]
 
 
-def test_rollouts_of_a_question_are_files_of_their_own(finished: Path, tmp_path: Path) -> None:
+def test_rollouts_of_a_question_are_separate_files(finished: Path, tmp_path: Path) -> None:
     data, model = finished.parent / "vstar_bench", f"scripted:{finished.parent / 'r.jsonl'}"
     evaluated("vstar", model, data, tmp_path / "e", "--agent", "zoom", "--set", "rollouts=2")
     files = exported(tmp_path / "e", tmp_path / "vk", "vlmevalkit")["files"]
@@ -144,7 +144,7 @@ def test_inspect_gets_a_log_with_pictures_and_tool_turns(finished: Path, tmp_pat
     assert first["input"] == first["messages"][:2]
 
 
-def test_calls_belong_to_turns_as_far_as_the_record_tells() -> None:
+def test_calls_are_assigned_to_turns_as_far_as_the_record_allows() -> None:
     def of(calls: list[Call], mask: str = "") -> dict[int, list[int]]:
         roles = ("user", "assistant", "user", "assistant", "user", "assistant")
         turns = tuple(Message(role, "x") for role in roles)  # type: ignore[arg-type]
@@ -160,17 +160,17 @@ def test_calls_belong_to_turns_as_far_as_the_record_tells() -> None:
     assert of([call(1), call(2), call(5)], mask) == {1: [0, 1], 3: [2]}
     assert of([call(0), call(0)]) == {1: [0], 3: [1]}
     assert of([call(0)]) == {}
-    assert of([call(1)], "0110") == {5: [0]}  # earlier turns were not sampled
+    assert of([call(1)], "0110") == {5: [0]}  # earlier turns were not generated
 
 
-def test_a_script_of_an_evaluation_scores_as_it_did(finished: Path, tmp_path: Path) -> None:
+def test_a_script_of_an_evaluation_gives_the_same_scores(finished: Path, tmp_path: Path) -> None:
     exported(finished, tmp_path / "out", "scripted")
     data, model = finished.parent / "vstar_bench", f"scripted:{tmp_path / 'out/replies.jsonl'}"
     again = evaluated("vstar", model, data, tmp_path / "e", "--agent", "zoom")
     assert again["score"] == json.loads((finished / "results.json").read_text())["score"]
 
 
-def test_conversations_that_were_cut_are_cut_where_they_were(finished: Path, tmp_path: Path) -> None:
+def test_truncated_conversations_are_truncated_at_the_same_place(finished: Path, tmp_path: Path) -> None:
     data = finished.parent / "vstar_bench"
     names = [sample.id for sample in asked("vstar", data)]
     cuts = [{"cut": "context"}, {"cut": "turn"}, {"cut": "turn"}, {}]
@@ -192,7 +192,7 @@ def test_conversations_that_were_cut_are_cut_where_they_were(finished: Path, tmp
     assert ends == [[("context", 1), ("length", 0), ("length", 1), ("answer", 0)]] * 2
 
 
-def test_what_cannot_be_exported_is_refused_and_leaves_nothing(
+def test_an_impossible_export_is_refused_and_leaves_nothing(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(source: Path, out: Path, name: str, *more: str) -> Ended:
@@ -211,7 +211,7 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_script_holds_rollouts_that_failed_and_they_fail_again(finished: Path, tmp_path: Path) -> None:
+def test_failed_rollouts_in_a_script_fail_again(finished: Path, tmp_path: Path) -> None:
     data = finished.parent / "vstar_bench"
     names = [sample.id for sample in asked("vstar", data)]
     replies = {name: ["<answer>A</answer>"] for name in names} | {names[1]: [LOOK], names[2]: []}
@@ -264,7 +264,7 @@ def test_vlmevalkit_gets_the_columns_that_its_scorers_read(
     assert all(row[name] is not None for row in rows for name in columns - {"answer_option", "skills"})
 
 
-def test_what_vlmevalkit_has_no_row_for_is_refused(tmp_path: Path) -> None:
+def test_questions_unknown_to_vlmevalkit_are_refused(tmp_path: Path) -> None:
     specimen = FORMATS["refcoco"].specimen
     assert specimen is not None
     (tmp_path / "data").mkdir()

@@ -1,4 +1,4 @@
-"""Groups: what a paper reports together, as far as there are suites for it."""
+"""Groups: what a paper reports together, as far as suites exist."""
 
 import json
 from pathlib import Path
@@ -25,14 +25,14 @@ def test_a_path_with_a_comma_is_one_suite(tmp_path: Path) -> None:
     assert [one.path for one in asked(str(file)).suites] == [file]
 
 
-def test_every_member_ships_and_nothing_that_ships_is_without_a_suite() -> None:
+def test_every_group_member_is_a_shipped_suite() -> None:
     assert len(SHIPPED) > 3
     suites = set(shipped(SUITES))
     assert {one for group in SHIPPED.values() for one in group.members} <= suites
     assert {one for group in SHIPPED.values() for one in group.without_suite} & suites == set()
 
 
-def test_a_group_has_every_suite_of_which_its_table_is_published() -> None:
+def test_a_group_has_every_suite_with_a_published_number() -> None:
     rows = published_rows()
     assert len(rows) > 50
     for _, suite, name in rows.values():
@@ -40,7 +40,7 @@ def test_a_group_has_every_suite_of_which_its_table_is_published() -> None:
     assert SHIPPED["orsta-table3"].average is None  # the paper prints none
 
 
-def test_a_group_of_which_a_suite_fails_has_the_others_and_says_what_failed(tmp_path: Path) -> None:
+def test_a_group_with_a_failing_suite_has_the_others_and_reports_the_failure(tmp_path: Path) -> None:
     data = tmp_path / "d.parquet"
     data.touch()
     suite = load_recipe(find("lens", SUITES), EvalSuite, [f"data=[{data}]"])
@@ -59,7 +59,7 @@ def test_a_group_of_which_a_suite_fails_has_the_others_and_says_what_failed(tmp_
     assert found["groups"]["mine"]["average"] is None
 
 
-def test_a_member_without_a_rule_under_the_protocol_is_missing_and_the_others_are_evaluated(
+def test_a_member_without_a_rule_under_the_protocol_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = countbench(tmp_path).path

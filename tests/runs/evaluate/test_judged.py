@@ -1,4 +1,4 @@
-"""Benchmarks whose answers a model reads: scores, costs, and what happens to them without the model."""
+"""Benchmarks with model-graded answers: scores, costs, and what happens without the model."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from vtune.schema.parquet import read_trajectories
 
 TABLE = [(suite, protocol) for suite, (_, protocols) in JUDGED.items() for protocol in protocols]
 SUITE, ASKED = "mathverse", 5
-"""Three replies: all are read by the model, and two of them compared."""
+"""A suite with three replies: three answers are extracted, and two of them compared."""
 NOWHERE = "http://127.0.0.1:9/v1"
 serve = partial(serve_any, greets=True)
 
@@ -57,7 +57,7 @@ def judge() -> Iterator[FakeJudge]:
 
 
 def grader(judge: FakeJudge | BatchServer | str, **more: Any) -> list[str]:
-    """The words that configure the grader."""
+    """The arguments that name the grader."""
     url = judge if isinstance(judge, str) else getattr(judge, "url", None) or judge.endpoint().base_url  # type: ignore[union-attr]
     values = {"base_url": url, "model": "judge", "api_key_env": None, "retries": 3, "concurrency": 2} | more
     return ["--set", f"grader={json.dumps(values)}"]
@@ -69,7 +69,7 @@ def words(suite: str, protocol: str, tiny: Path, data: Path, out: Path) -> list[
 
 
 def stable(folder: Path) -> dict[str, Any]:
-    """Everything in a result that must not differ between two evaluations."""
+    """The parts of a result that must be the same in two evaluations."""
     found: dict[str, Any] = json.loads((folder / "results.json").read_text())
     del found["seconds"], found["suite"]["grader"]
     found["grader"].pop("by_batch", None)
@@ -79,7 +79,7 @@ def stable(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("suite", "protocol"), TABLE)
-def test_a_scripted_policy_and_model_have_the_score_that_the_protocol_gives(
+def test_a_scripted_policy_and_grader_get_the_protocols_score(
     suite: str,
     protocol: str,
     tiny: Path,
@@ -104,7 +104,7 @@ def test_a_scripted_policy_and_model_have_the_score_that_the_protocol_gives(
         assert facts["input_tokens"] == 10 * len(judge.requests)
 
 
-def test_without_a_model_the_rules_alone_count_or_the_suite_is_refused(
+def test_without_a_grader_only_rules_count_or_the_suite_is_refused(
     tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
 ) -> None:
     saying += JUDGED["mathvista"][0]
@@ -135,7 +135,7 @@ def test_a_judge_that_fails_a_fifth_of_its_requests_gives_the_same_scores(
     assert stable(tmp_path / "busy") == stable(tmp_path / "whole")
 
 
-def test_a_dead_judge_leaves_replies_ungraded_names_them_and_the_run_goes_on_later(
+def test_a_dead_judge_leaves_replies_ungraded_and_the_run_can_resume(
     tiny: Path, data: dict[str, Path], saying: list[str], judge: FakeJudge, tmp_path: Path
 ) -> None:
     saying += JUDGED[SUITE][0]
@@ -151,14 +151,14 @@ def test_a_dead_judge_leaves_replies_ungraded_names_them_and_the_run_goes_on_lat
     assert all("no reply" in row["why"] for row in rows)
     assert not (out / "results.json").exists()
 
-    saying.clear()  # generating again would find nothing to say
+    saying.clear()  # a repeated generation would have no reply
     ended = vtune(*asked, *grader(judge), "--resume")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["score"]["score"] == 1.0
     assert not (out / UNJUDGED).exists()
 
 
-def test_killed_while_the_model_is_asked_and_resumed_gives_the_same_file(
+def test_a_run_killed_during_grading_resumes_to_the_same_file(
     tiny: Path,
     data: dict[str, Path],
     saying: list[str],
@@ -199,7 +199,7 @@ def test_killed_while_the_model_is_asked_and_resumed_gives_the_same_file(
         ({"money": 0.004}, {"input": 1.0, "cached_input": 0.1, "output": 1.0, "currency": "EUR"}),
     ],
 )
-def test_a_budget_is_not_exceeded_and_what_was_not_asked_is_named(
+def test_a_budget_is_not_exceeded_and_unasked_questions_are_reported(
     budget: dict[str, Any],
     prices: dict[str, Any] | None,
     tiny: Path,
@@ -239,7 +239,7 @@ def test_money_without_prices_is_refused() -> None:
         Grader(base_url=NOWHERE, model="judge", budget={"money": 1.0})
 
 
-def test_batches_give_what_single_questions_give(
+def test_graded_batches_match_single_questions(
     tiny: Path, data: dict[str, Path], saying: list[str], judge: FakeJudge, tmp_path: Path
 ) -> None:
     saying += JUDGED[SUITE][0]
@@ -260,7 +260,7 @@ def test_batches_give_what_single_questions_give(
     assert stable(tmp_path / "lossy") == stable(tmp_path / "whole")
 
 
-def test_a_batch_is_sent_without_what_the_model_refuses(
+def test_a_batch_is_sent_without_refused_settings(
     tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
 ) -> None:
     saying += JUDGED[SUITE][0]
@@ -272,7 +272,7 @@ def test_a_batch_is_sent_without_what_the_model_refuses(
     assert not any("temperature" in body for body in sent)
 
 
-def test_a_model_that_is_not_there_is_found_before_anything_is_drawn(
+def test_a_missing_grader_is_found_before_generation(
     tiny: Path, data: dict[str, Path], saying: list[str], judge: FakeJudge, tmp_path: Path
 ) -> None:
     asked = words(SUITE, "official", tiny, data[SUITE], tmp_path / "out")
@@ -292,7 +292,7 @@ def test_a_model_that_is_not_there_is_found_before_anything_is_drawn(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_key_of_a_grader_that_is_not_set_is_told_by_its_name(
+def test_an_unset_grader_key_is_reported_by_name(
     tiny: Path, data: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -304,7 +304,7 @@ def test_the_key_of_a_grader_that_is_not_set_is_told_by_its_name(
     assert "`api_key_env` of `grader` names another variable, null none" in ended.err
 
 
-def test_a_batch_that_was_under_way_is_waited_for_and_not_sent_again(
+def test_a_batch_in_progress_is_awaited_and_not_sent_again(
     tiny: Path,
     data: dict[str, Path],
     saying: list[str],
@@ -331,7 +331,7 @@ def test_a_batch_that_was_under_way_is_waited_for_and_not_sent_again(
     assert json.loads(ended.out)["score"]["score"] == 1.0
 
 
-def test_a_batch_that_fails_is_said_and_the_replies_are_named(
+def test_a_failed_batch_and_its_replies_are_reported(
     tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
 ) -> None:
     saying += JUDGED[SUITE][0]
@@ -352,7 +352,7 @@ def test_a_batch_that_fails_is_said_and_the_replies_are_named(
     assert not any(path.exists() for path in stale)
 
 
-def test_a_model_that_says_nothing_readable_leaves_few_replies_unscored_and_many_stop_the_run(
+def test_an_unreadable_grader_leaves_few_replies_unscored_and_many_stop_the_run(
     tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
 ) -> None:
     saying += JUDGED["charxiv-reasoning"][0]
@@ -382,7 +382,7 @@ def test_a_model_that_says_nothing_readable_leaves_few_replies_unscored_and_many
     assert found["grader"]["unscored"] == ["charxiv-reasoning/0"]
 
 
-def test_stored_replies_are_regraded_from_what_was_asked_before(
+def test_stored_replies_are_regraded_from_earlier_answers(
     tiny: Path, data: dict[str, Path], saying: list[str], judge: FakeJudge, tmp_path: Path
 ) -> None:
     saying += JUDGED[SUITE][0]

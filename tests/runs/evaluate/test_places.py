@@ -24,13 +24,13 @@ def place(*words: str) -> str:
     return path
 
 
-def test_data_are_taken_from_the_first_place_where_they_are(
+def test_data_are_taken_from_the_first_place_that_has_them(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert place() == "data/vstar_bench"
     config = home / ".config/vtune.toml"
     config.write_text(f'[data]\nroot = "{home}/root"\n[data.suites]\n"data/vstar_bench" = "{home}/own"\n')
-    # None of them exists: the first is named.
+    # If none of them exists, the first is named.
     assert place() == f"{home}/own"
     (home / "root/vstar_bench").mkdir(parents=True)
     assert place() == f"{home}/root/vstar_bench"
@@ -53,7 +53,7 @@ def test_data_are_taken_from_the_first_place_where_they_are(
         ("[data.suites]\n'data/vstar_bench' = 3\n", "data.suites"),
     ],
 )
-def test_settings_that_cannot_be_read_are_told_with_their_file(text: str, what: str, home: Path) -> None:
+def test_unreadable_settings_are_reported_with_their_file(text: str, what: str, home: Path) -> None:
     (home / ".config/vtune.toml").write_text(text)
     with pytest.raises(RecipeError, match=what) as raised:
         place()
@@ -62,7 +62,7 @@ def test_settings_that_cannot_be_read_are_told_with_their_file(text: str, what: 
 
 
 @pytest.mark.usefixtures("home")
-def test_the_list_says_of_each_suite_where_its_data_are_and_how_to_get_them(
+def test_the_list_shows_where_each_suites_data_are_and_how_to_get_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sets/vstar_bench").mkdir(parents=True)
@@ -81,7 +81,7 @@ def test_the_list_says_of_each_suite_where_its_data_are_and_how_to_get_them(
 
 
 @pytest.mark.usefixtures("home")
-def test_the_list_says_of_each_suite_its_licence_or_why_none_is_known() -> None:
+def test_the_list_shows_each_suites_licence_or_why_none_is_known() -> None:
     suites = list_suites()["suites"]
     assert [
         name for name, one in suites.items() if (one["licence"] is None) != bool(one["licence_why"])
@@ -94,7 +94,7 @@ def test_the_list_says_of_each_suite_its_licence_or_why_none_is_known() -> None:
     assert "mmsearch-plus: its card states none" in told
 
 
-def test_a_suite_can_be_asked_by_no_protocol_that_has_no_rule_for_it() -> None:
+def test_a_suite_cannot_use_a_protocol_without_a_rule_for_it() -> None:
     for word, told in (("official", "`official` has no rule"), ("offical", "did you mean `official`")):
         with pytest.raises(RecipeError, match=told):
             load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"protocol={word}"])
@@ -111,7 +111,7 @@ def test_a_suite_can_be_asked_by_no_protocol_that_has_no_rule_for_it() -> None:
         )
 
 
-def test_samples_of_our_own_keep_their_tools_unless_an_agent_is_asked_for() -> None:
+def test_our_own_samples_keep_their_tools_unless_an_agent_is_given() -> None:
     own = find("own", "eval_suites")
     kept = load_recipe(own, EvalSuite)
     assert (kept.offers, kept.answer_in) == (None, None)
@@ -121,13 +121,13 @@ def test_samples_of_our_own_keep_their_tools_unless_an_agent_is_asked_for() -> N
 
 @pytest.fixture
 def forgotten() -> Iterator[None]:
-    """Forget what a test has added through `uses`."""
+    """Unload what a test has added by `uses`."""
     yield
     forget(used())
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_a_protocol_of_the_users_own_asks_and_grades(tmp_path: Path) -> None:
+def test_a_custom_protocol_prompts_and_grades(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from vtune.protocols import PROTOCOLS\n"
         "from vtune.protocols.protocol import Protocol, Rule, chose\n"

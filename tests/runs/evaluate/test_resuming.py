@@ -1,4 +1,4 @@
-"""What an evaluation that was interrupted within a portion generates again, and what it does not."""
+"""What an evaluation interrupted within a part generates again, and what it does not."""
 
 import json
 import threading
@@ -22,7 +22,7 @@ from vtune.schema.parquet import read_trajectories
 
 QUESTIONS, AT_ONCE = 12, 2
 KILLED_AT = 7
-"""Request at which the process is killed."""
+"""Number of the request at which the process is killed."""
 
 
 def said(body: dict[str, Any]) -> str:
@@ -31,11 +31,11 @@ def said(body: dict[str, Any]) -> str:
 
 
 def asked(model: FakeJudge) -> int:
-    """Questions sent to a model, apart from its greeting."""
+    """Questions sent to a model, without the greeting."""
     return sum("What is the colour" in json.dumps(body) for body in model.requests)
 
 
-def test_killed_within_a_portion_only_what_was_under_way_is_drawn_again(tmp_path: Path) -> None:
+def test_after_a_kill_only_unfinished_conversations_are_generated_again(tmp_path: Path) -> None:
     data = make_vstar(tmp_path / "vstar_bench", QUESTIONS, (60, 40), (10, 10, 20, 20))
     reached, gone = threading.Event(), threading.Event()
     waiting: list[dict[str, Any]] = []
@@ -79,10 +79,10 @@ def test_killed_within_a_portion_only_what_was_under_way_is_drawn_again(tmp_path
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_what_is_drawn_after_an_interruption_is_what_would_have_been_drawn(
+def test_a_resumed_evaluation_generates_what_it_would_have_without_the_interruption(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At temperature 1, where each token is random, and with fewer rollouts running alongside."""
+    """At temperature 1, where every token is random, and with fewer rollouts in the batch."""
     data = make_vstar(tmp_path / "vstar_bench", 6, (60, 40), (10, 10, 20, 20))
     drawn = 0
 
@@ -121,7 +121,7 @@ def test_what_is_drawn_after_an_interruption_is_what_would_have_been_drawn(
     assert len({tuple(ids) for _, ids in replies[0]}) == 6
 
 
-def test_a_judge_that_dies_midway_costs_no_reply(
+def test_a_judge_that_dies_midway_loses_no_reply(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replies = ["pale", "White.", "grey", "cream", "snow", "milk"]
@@ -160,7 +160,7 @@ def test_a_judge_that_dies_midway_costs_no_reply(
     assert not (tmp_path / "out/ended").exists()
 
 
-def test_a_judge_may_be_given_more_room_for_what_it_left_unscored(
+def test_a_judge_may_get_a_higher_limit_for_unscored_replies(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replies = ["pale"]
@@ -188,7 +188,7 @@ def test_a_judge_may_be_given_more_room_for_what_it_left_unscored(
     assert json.loads(ended.out)["score"]["score"] == 1.0
 
 
-def test_of_several_suites_all_are_checked_first_and_one_that_fails_does_not_drop_the_rest(
+def test_all_suites_are_checked_first_and_a_failing_one_does_not_stop_the_rest(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = make_vstar(tmp_path / "vstar_bench", 2, (60, 40), (10, 10, 20, 20))
@@ -200,7 +200,7 @@ def test_of_several_suites_all_are_checked_first_and_one_that_fails_does_not_dro
     out, broken = tmp_path / "out", True
 
     class Dying(Saying):
-        """Breaks while the second suite is being generated."""
+        """Fails while the second suite is generated."""
 
         async def generate(self, request: Request) -> Completion:
             if broken and (out / "second").exists() and not (out / "third").exists():

@@ -1,4 +1,4 @@
-"""`vtune scores`: replies to an official scorer, its scores back, and what is reported until then."""
+"""`vtune scores`: exporting replies to an official scorer, importing its scores, and results until then."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ REPLIES = ["an exit", "(B)", "[100, 160, 350, 500]", '{"total": "12"}', TABLE, "
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """OCRBench v2 with three rows that only the official scorer can judge."""
+    """OCRBench v2 with three rows that only the official scorer can grade."""
     folder = tmp_path / "OCRBench_v2"
     folder.mkdir()
     file = written("ocrbench_v2", folder)
@@ -51,7 +51,7 @@ def evaluated(data: Path, tiny: Path, out: Path, patch: pytest.MonkeyPatch, prot
 
 
 def official(file: Path, out: Path, scores: dict[str, float]) -> Path:
-    """The output of OCRBench v2's `eval.py`: the same rows with their scores."""
+    """The output of OCRBench v2's `eval.py`: the same rows with scores."""
     rows = json.loads(file.read_text())
     out.write_text(json.dumps([row | {"score": scores.get(str(row["id"]), 1)} for row in rows]))
     return out
@@ -62,7 +62,7 @@ def test_scores_are_exported_and_joined_by_question(
 ) -> None:
     out = tmp_path / "out"
     before = evaluated(data, tiny, out, monkeypatch, "official")["score"]
-    # A waiting reply is no 0, and not part of a mean: neither in its categories nor overall.
+    # A deferred score is not 0, and is part of no mean, neither of its category nor overall.
     assert "score" not in before
     assert "en" not in before
     assert (before["n"], before["unscored"], before["unreadable"]) == (7, 2, 1)
@@ -104,7 +104,7 @@ def test_scores_are_exported_and_joined_by_question(
     assert regrade(out, "lmms-eval")["score"]["score"] == pytest.approx((4 + 0.5 + 0.25) / 7)
 
 
-def test_what_the_scorer_leaves_out_is_in_no_mean_and_counted(data: Path, tmp_path: Path) -> None:
+def test_questions_left_out_by_the_scorer_are_counted_and_in_no_mean(data: Path, tmp_path: Path) -> None:
     names = [sample.id for sample in asked("ocrbench-v2", data)]
     model, out = (
         write_script(tmp_path / "r.jsonl", dict(zip(names, ([reply] for reply in REPLIES), strict=True))),
@@ -133,7 +133,7 @@ def test_what_the_scorer_leaves_out_is_in_no_mean_and_counted(data: Path, tmp_pa
     assert import_scores(out, scored)["score"]["score"] == whole["score"]
 
 
-def test_a_scorer_that_says_otherwise_is_named_and_a_wrong_file_refused(
+def test_a_disagreeing_scorer_is_reported_and_a_wrong_file_refused(
     data: Path, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -201,7 +201,7 @@ def test_two_rows_of_a_question_that_differ_are_refused_by_name(
     assert import_scores(out, scored)["official"]["taken"] == 3
 
 
-def test_rows_of_questions_that_were_not_exported_are_counted_and_named(
+def test_rows_for_unexported_questions_are_counted_and_named(
     exported: tuple[Path, list[dict[str, Any]]], tmp_path: Path
 ) -> None:
     out, rows = exported
@@ -227,7 +227,7 @@ def test_two_scores_of_a_mega_bench_question_are_refused_by_name() -> None:
         official.read({"data": tasks})
 
 
-def test_scores_are_imported_beside_a_rollout_that_failed(data: Path, tmp_path: Path) -> None:
+def test_scores_are_imported_even_if_a_rollout_failed(data: Path, tmp_path: Path) -> None:
     names = [sample.id for sample in asked("ocrbench-v2", data)]
     said = dict(zip(names, ([reply] for reply in REPLIES), strict=True)) | {names[5]: []}
     model, out = write_script(tmp_path / "r.jsonl", said), tmp_path / "out"
@@ -249,7 +249,7 @@ def test_scores_are_imported_beside_a_rollout_that_failed(data: Path, tmp_path: 
     assert [t.reward is None or t.reward.accuracy is None for t in kept].index(True) == 5
 
 
-def test_a_reply_that_waits_is_not_drawn_again(
+def test_a_deferred_reply_is_not_generated_again(
     data: Path, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -323,7 +323,7 @@ def test_mega_bench_is_a_mean_over_tasks_once_its_evaluator_has_scored(
     assert json.loads(again.out)["groups"]["orsta-table2"]["average"] == pytest.approx(0.25)
 
 
-def test_what_results_say_of_looks_is_of_the_imported_scores(data: Path, tmp_path: Path) -> None:
+def test_shares_of_looks_use_the_imported_scores(data: Path, tmp_path: Path) -> None:
     names = [sample.id for sample in asked("ocrbench-v2", data)]
     said = dict(zip(names, ([reply] for reply in REPLIES), strict=True))
     model, out = write_script(tmp_path / "r.jsonl", said), tmp_path / "out"

@@ -76,9 +76,7 @@ def test_a_script_that_ends_before_its_conversation_leaves_it_unscored(
         ('{"id": "x", "turns": ["a"]}', "4 rollout(s) have no line"),
     ],
 )
-def test_a_bad_script_is_refused_before_anything_is_drawn(
-    text: str, said: str, data: Path, tmp_path: Path
-) -> None:
+def test_a_bad_script_is_refused_before_generation(text: str, said: str, data: Path, tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_text(text)
     ended = evaluate("vstar", f"scripted:{tmp_path / 'r.jsonl'}", data, tmp_path / "out", "--agent", "zoom")
     assert ended.code == 2
@@ -87,10 +85,10 @@ def test_a_bad_script_is_refused_before_anything_is_drawn(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_misspelt_question_is_told_with_the_line_that_is_of_none(
+def test_a_misspelt_question_is_reported_with_the_unmatched_line(
     data: Path, names: list[str], tmp_path: Path
 ) -> None:
-    """Never paired with a question that has its own line; if none is missing, the stray line is reported."""
+    """Never suggests a question that has its own line; if none is missing, the unmatched line is reported."""
     words = ("--agent", "zoom")
     others = {name: ["<answer>A</answer>"] for name in names[1:]}
     model = write_script(tmp_path / "r.jsonl", others)
@@ -109,7 +107,7 @@ def test_a_misspelt_question_is_told_with_the_line_that_is_of_none(
     assert (planned.code, "no question" in planned.err) == (0, False)
 
 
-def test_a_script_that_has_changed_is_another_policy(data: Path, names: list[str], tmp_path: Path) -> None:
+def test_a_changed_script_is_another_policy(data: Path, names: list[str], tmp_path: Path) -> None:
     model = write_script(tmp_path / "r.jsonl", {name: ["<answer>A</answer>"] for name in names})
     evaluated("vstar", model, data, tmp_path / "out", "--agent", "zoom")
     again = evaluate("vstar", model, data, tmp_path / "out", "--agent", "zoom", "--resume")
@@ -121,7 +119,7 @@ def test_a_script_that_has_changed_is_another_policy(data: Path, names: list[str
     assert "restore the files that it began with" in other.err
 
 
-def test_only_an_evaluation_takes_a_script(data: Path, tmp_path: Path) -> None:
+def test_only_an_evaluation_accepts_a_script(data: Path, tmp_path: Path) -> None:
     ended = evaluate("vstar", "scripted:none", data, tmp_path / "out", "--agent", "zoom", "--vllm")
     assert ended.code == 2
     assert "give it to `vtune eval`, without --vllm" in ended.err
@@ -130,7 +128,7 @@ def test_only_an_evaluation_takes_a_script(data: Path, tmp_path: Path) -> None:
     assert "is a file of replies to a suite's questions" in served.err
 
 
-def test_a_part_of_what_is_published_is_refused_unless_it_was_asked_for(
+def test_an_incomplete_benchmark_is_refused_unless_requested(
     data: Path, names: list[str], tmp_path: Path
 ) -> None:
     model = write_script(tmp_path / "r.jsonl", {name: ["<answer>A</answer>"] for name in names})
@@ -154,7 +152,7 @@ def test_a_part_of_what_is_published_is_refused_unless_it_was_asked_for(
             assert "--set published.rows=null accepts" in ended.err
 
 
-def test_what_the_suite_wants_of_rows_is_not_said_to_be_listed_by_an_import(tmp_path: Path) -> None:
+def test_row_errors_of_a_suite_do_not_refer_to_an_import(tmp_path: Path) -> None:
     rows = [row | {"cycle_category": ""} for row in hrbench_rows([picture(0, (300, 200), (40, 40, 60, 60))])]
     data = write_tsv(tmp_path / "hr_bench_4k.tsv", rows)
     model = write_script(tmp_path / "r.jsonl", {})
@@ -168,7 +166,7 @@ def test_what_the_suite_wants_of_rows_is_not_said_to_be_listed_by_an_import(tmp_
     assert "`vtune data import hrbench PATH --out FILE` lists all of them" in ended.err
 
 
-def test_results_say_at_which_revision_a_download_is_and_a_suite_may_hold_it_to_one(tmp_path: Path) -> None:
+def test_results_record_the_data_revision_and_a_suite_may_require_one(tmp_path: Path) -> None:
     data = make_vstar(tmp_path / "vstar_bench", 2, (60, 40), (10, 10, 20, 20))
     notes = data / ".cache/huggingface/download"
     (notes / "direct_attributes").mkdir(parents=True)
@@ -206,7 +204,7 @@ def test_results_say_at_which_revision_a_download_is_and_a_suite_may_hold_it_to_
     assert f"it is at revision {commit}, and the suite wants e9d6be6" in ended.err
 
 
-def test_two_processes_do_not_evaluate_in_one_folder(tmp_path: Path) -> None:
+def test_two_processes_cannot_evaluate_in_one_folder(tmp_path: Path) -> None:
     out = tmp_path / "out"
     data = countbench(tmp_path).path
     model = write_script(tmp_path / "r.jsonl", {one.id: ["3"] for one in asked("countbench", data)})

@@ -1,4 +1,4 @@
-"""Every benchmark for search agents, end to end on rows in its format, under its protocols, with a judge."""
+"""Every benchmark for search agents, end to end on rows in its layout, under its protocols, with a judge."""
 
 import json
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def evaluated(
 
 
 @pytest.mark.parametrize(("suite", "protocol"), TABLE)
-def test_a_scripted_policy_has_the_score_that_its_protocol_gives(
+def test_a_scripted_search_policy_gets_the_protocols_score(
     suite: str,
     protocol: str,
     tiny: Path,
@@ -107,7 +107,7 @@ def test_a_scripted_policy_has_the_score_that_its_protocol_gives(
     assert bool(grader.requests) != alone
 
 
-def test_every_suite_that_has_two_protocols_is_tried_with_two() -> None:
+def test_every_suite_with_two_protocols_is_tested_with_both() -> None:
     listed = list_suites()["suites"]
     several = {name for name, suite in listed.items() if len(suite["protocols"]) > 1}
     # Read like another suite; fields waiting for their scorer: test_scorers; sets: test_detection_sets.
@@ -134,7 +134,7 @@ def test_the_judge_of_mars_sees_the_picture_and_every_truth_and_an_exact_match_n
     assert ['"Gustave Eiffel"' in users[0][0]["text"], '"G. Eiffel"' in users[1][0]["text"]] == [True, True]
 
 
-def test_a_dead_judge_leaves_questions_unscored_names_them_ends_with_1_and_the_run_goes_on_later(
+def test_a_dead_judge_leaves_questions_unscored_exits_with_1_and_the_run_can_resume(
     tiny: Path, data: dict[str, Path], saying: list[str], grader: FakeJudge, tmp_path: Path
 ) -> None:
     saying += REPLIES
@@ -159,7 +159,7 @@ def test_a_dead_judge_leaves_questions_unscored_names_them_ends_with_1_and_the_r
     assert not (out / UNJUDGED).exists()
 
 
-def test_a_judge_that_fails_once_stops_the_evaluation_however_many_may_be_unscored(
+def test_a_judge_failure_stops_the_evaluation_regardless_of_the_unscored_limit(
     tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
 ) -> None:
     saying += REPLIES
@@ -186,7 +186,7 @@ PRICES = {"input": 1.0, "cached_input": 0.1, "output": 1.0, "currency": "EUR"}
     ("small", "large", "prices"),
     [({"tokens": 18_000}, {"tokens": 10**9}, None), ({"money": 0.018}, {"money": 9.0}, PRICES)],
 )
-def test_what_the_judge_may_cost_is_not_exceeded_and_its_model_prompts_and_cost_are_told(
+def test_the_judges_budget_is_kept_and_its_model_prompts_and_cost_reported(
     small: dict[str, float],
     large: dict[str, float],
     prices: dict[str, Any] | None,
@@ -225,7 +225,7 @@ def test_what_the_judge_may_cost_is_not_exceeded_and_its_model_prompts_and_cost_
     assert facts["cost"] == cost
 
 
-def test_a_judged_protocol_grades_stored_replies_by_what_its_judge_has_said(
+def test_a_judged_protocol_grades_stored_replies_with_stored_verdicts(
     tiny: Path, data: dict[str, Path], saying: list[str], grader: FakeJudge, tmp_path: Path
 ) -> None:
     saying += REPLIES
@@ -239,7 +239,7 @@ def test_a_judged_protocol_grades_stored_replies_by_what_its_judge_has_said(
         regrade(tmp_path / "out", "vtune")
 
 
-def test_why_two_results_of_a_search_suite_differ_is_read_from_stored_replies(
+def test_differences_between_search_results_are_explained_from_stored_replies(
     tiny: Path, data: dict[str, Path], saying: list[str], grader: FakeJudge, tmp_path: Path
 ) -> None:
     saying += REPLIES
@@ -288,7 +288,7 @@ def test_why_two_results_of_a_search_suite_differ_is_read_from_stored_replies(
     assert len(grader.requests) == asked
 
 
-def test_a_group_gives_the_average_of_the_papers_table_where_nothing_is_missing(
+def test_a_complete_group_gives_the_average_of_the_papers_table(
     tiny: Path,
     data: dict[str, Path],
     saying: list[str],
@@ -313,7 +313,7 @@ def test_a_group_gives_the_average_of_the_papers_table_where_nothing_is_missing(
     assert table["average"] == pytest.approx(0.5)
 
 
-def test_rows_say_what_they_offer_and_an_agent_that_is_named_says_it_for_them(data: dict[str, Path]) -> None:
+def test_rows_set_their_tools_and_a_named_agent_overrides_them(data: dict[str, Path]) -> None:
     def offered(suite: str, *words: str) -> tuple[str, ...]:
         loaded = load_recipe(find(suite, "eval_suites"), EvalSuite, [f"data=[{data[suite]}]", *words])
         (tools,) = {sample.tools for sample in read_records(loaded)}
@@ -325,7 +325,7 @@ def test_rows_say_what_they_offer_and_an_agent_that_is_named_says_it_for_them(da
     assert offered("infoseek", "agent=direct") == ()
 
 
-def test_a_folder_of_mars_is_named_by_its_folder_and_missing_data_by_how_to_get_them(
+def test_a_mars_folder_is_named_after_itself_and_missing_data_get_instructions(
     data: dict[str, Path], tiny: Path, tmp_path: Path
 ) -> None:
     loaded = load_recipe(find("simplevqa", "eval_suites"), EvalSuite, [f"data=[{data['simplevqa']}]"])

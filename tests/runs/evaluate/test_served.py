@@ -1,4 +1,4 @@
-"""Evaluations of a model behind an endpoint: a fake one whose looks and answers are known beforehand."""
+"""Evaluations of a fake model behind an endpoint with predetermined looks and answers."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ from vtune.models.pictures import PixelBudget
 from vtune.schema.parquet import read_samples, read_trajectories
 
 BUDGET = PixelBudget(min_pixels=3136, max_pixels=12544)
-"""Of the suite `lens`."""
+"""The pixel budget of the suite `lens`."""
 PRICES = "{input: 2.0, cached_input: 1.0, output: 10.0, currency: EUR}"
 
 
@@ -33,7 +33,7 @@ def evaluate(model: FakeJudge, lens: Path, out: Path, *more: str) -> Ended:
 
 
 def failing(rule: Callable[[dict[str, Any]], Reply], *, every: int) -> Callable[[dict[str, Any]], Any]:
-    """The rule, except that every `every`-th request is answered with 503."""
+    """The rule, but every n-th request is answered with 503."""
     lock, count = threading.Lock(), 0
 
     def answer(body: dict[str, Any]) -> Any:
@@ -46,9 +46,7 @@ def failing(rule: Callable[[dict[str, Any]], Reply], *, every: int) -> Callable[
     return answer
 
 
-def test_the_score_of_a_served_model_is_what_its_replies_earn(
-    looker: Looker, lens: Path, tmp_path: Path
-) -> None:
+def test_the_score_of_a_served_model_matches_its_replies(looker: Looker, lens: Path, tmp_path: Path) -> None:
     with serve(looker) as model:
         ended = evaluate(model, lens, tmp_path / "out", *setting(openai__prices=PRICES))
     assert ended.code == 0, ended.err
@@ -103,7 +101,7 @@ def test_pictures_and_tool_output_are_turns_of_the_user(looker: Looker, lens: Pa
     assert len(pictures_of(shown)) == 1
 
 
-def test_an_endpoint_that_fails_at_times_gives_the_same_scores(
+def test_an_occasionally_failing_endpoint_gives_the_same_scores(
     looker: Looker, lens: Path, tmp_path: Path
 ) -> None:
     scores = {}
@@ -140,9 +138,7 @@ def test_an_endpoint_that_dies_leaves_nothing_scored(looker: Looker, lens: Path,
         assert name not in (tmp_path / "out/started.json").read_text()
 
 
-def test_a_question_that_gets_no_reply_is_unscored_and_no_zero(
-    looker: Looker, lens: Path, tmp_path: Path
-) -> None:
+def test_a_question_without_a_reply_is_unscored_not_zero(looker: Looker, lens: Path, tmp_path: Path) -> None:
     def but_one(body: dict[str, Any]) -> Reply:
         return (400, {"message": "content policy"}) if looker.number(body) == 0 else looker(body)
 
@@ -159,7 +155,7 @@ def test_a_question_that_gets_no_reply_is_unscored_and_no_zero(
     assert "content policy" in first.reward.why
 
 
-def test_a_question_that_failed_in_a_finished_evaluation_is_drawn_again_by_resume(
+def test_resume_retries_failed_questions_of_a_finished_evaluation(
     looker: Looker, lens: Path, tmp_path: Path
 ) -> None:
     refuses = True
@@ -211,7 +207,7 @@ def test_a_key_that_is_not_set_is_named(lens: Path, tmp_path: Path, monkeypatch:
     assert "openai.api_key_env" in ended.err
 
 
-def test_the_key_is_sent_and_written_nowhere(
+def test_the_key_is_sent_but_never_written(
     looker: Looker, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_KEY", "sk-very-secret")
@@ -224,7 +220,7 @@ def test_the_key_is_sent_and_written_nowhere(
     assert not [path for path in files if b"very-secret" in path.read_bytes()]
 
 
-def test_training_refuses_a_model_whose_tokens_nobody_sees(lens: Path, tmp_path: Path) -> None:
+def test_training_refuses_a_model_without_visible_tokens(lens: Path, tmp_path: Path) -> None:
     name = "openai:http://127.0.0.1:9/v1#looker"
     for verb, recipe, data in (("rl", "codev-tiny", "train"), ("sft", "codev-tiny", "traces")):
         settings = setting(model=name, data=f"[{lens / data}.parquet]")

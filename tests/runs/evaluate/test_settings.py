@@ -1,4 +1,4 @@
-"""How settings change a suite: another protocol, blocked hosts; the interval of a fallback."""
+"""The effect of settings on a suite: another protocol, blocked hosts; the interval of a fallback."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from vtune.runs.train.online_suites import load_suites
 
 
 @pytest.mark.parametrize("suite", ["vstar", "mme-realworld-lite", "mmmu"])
-def test_a_stored_suite_takes_any_protocol_and_comes_back(suite: str, tmp_path: Path) -> None:
+def test_a_stored_suite_accepts_any_protocol_and_survives_a_round_trip(suite: str, tmp_path: Path) -> None:
     path, words = find(suite, "eval_suites"), ["agent=direct"]
     plain = load_recipe(path, EvalSuite, words)
     assert plain.choices is not None
@@ -33,7 +33,7 @@ def test_a_stored_suite_takes_any_protocol_and_comes_back(suite: str, tmp_path: 
     assert load_recipe(stored, EvalSuite).choices == again.choices
 
 
-def test_only_a_suite_with_a_kind_must_say_how_options_are_put(tmp_path: Path) -> None:
+def test_only_a_suite_with_a_kind_must_set_the_option_format(tmp_path: Path) -> None:
     suite = tmp_path / "open.yaml"
     suite.write_text(
         "data: [held.parquet]\nformat: samples\ndata_from: here\nagent: direct\nscorer: mean\n"
@@ -55,7 +55,7 @@ def test_training_blocks_the_pages_of_its_suites_too() -> None:
     assert set(hosts) <= set(one.suite.tools.web.blocked)
 
 
-def test_the_score_by_a_fallback_has_an_interval_of_its_own() -> None:
+def test_the_fallback_score_has_its_own_interval() -> None:
     marks = [Mark(str(number), {}, float(number % 2), number % 2 == 0) for number in range(40)]
     other = [Mark(mark.sample_id, {}, mark.score or 0.25, mark.unreadable) for mark in marks]
     plain, both = scores_of("mean", marks, marks), scores_of("mean", marks, other)
@@ -75,7 +75,7 @@ def test_the_score_by_a_fallback_has_an_interval_of_its_own() -> None:
         (64, "vllm", "nowhere", "tensor_parallel is 64, and this machine has"),
     ],
 )
-def test_gpus_that_cannot_share_a_model_are_refused_before_it_is_loaded(
+def test_an_impossible_gpu_split_is_refused_before_loading(
     gpus: int, kind: Kind, model: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evaluation, "check_vllm", lambda: None)
@@ -88,7 +88,7 @@ def test_gpus_that_cannot_share_a_model_are_refused_before_it_is_loaded(
 
 
 @pytest.mark.parametrize(("gpus", "of_run"), [(2, 1), (2, 4), (1, 4), (4, 4)])
-def test_suites_in_training_have_the_runs_gpus(gpus: int, of_run: int) -> None:
+def test_suites_in_training_use_the_runs_gpus(gpus: int, of_run: int) -> None:
     one = {"suite": "lens", "limit": None, "settings": {"rollout.tensor_parallel": gpus}}
     recipe = OnlineEval.model_validate({"every": 1, "suites": [one]})
     if gpus in (1, of_run):
@@ -98,7 +98,7 @@ def test_suites_in_training_have_the_runs_gpus(gpus: int, of_run: int) -> None:
         load_suites(recipe, kind="vllm", tensor_parallel=of_run)
 
 
-def test_every_suite_of_a_search_agent_blocks_the_same_hosts() -> None:
+def test_every_search_suite_blocks_the_same_hosts() -> None:
     suites = {name: load_recipe(find(name, "eval_suites"), EvalSuite) for name in shipped("eval_suites")}
     asked = {name: suite.blocked_hosts for name, suite in suites.items() if suite.agent == "search"}
     assert len(asked) > 6

@@ -1,4 +1,4 @@
-"""Every benchmark of the TSV family and V*, end to end on a file in its format, under several protocols."""
+"""Every benchmark of the TSV family and V*, end to end on a file in its layout, under several protocols."""
 
 import json
 import re
@@ -51,13 +51,13 @@ class Saying:
         return Completion(tuple(ids), (0.0,) * len(ids), "end", (0,) * len(ids))
 
     async def take(self, weights: Weights, version: int) -> None:
-        """The words stay the same."""
+        """Does nothing: the replies are fixed."""
 
     async def rest(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: there is nothing to release."""
 
     async def aclose(self) -> None:
-        """Nothing to end."""
+        """Does nothing: there is nothing to close."""
 
 
 # suite -> its replies; protocol -> (score, unreadable, score with the protocol's own fallback or None)
@@ -190,7 +190,7 @@ TABLE = [(suite, protocol) for suite, (_, protocols) in CASES.items() for protoc
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A file, or folder, in the shape of each benchmark."""
+    """A file or folder in the layout of each benchmark."""
     found = {}
     for suite in CASES:
         folder = tmp_path_factory.mktemp("data")
@@ -219,7 +219,7 @@ def evaluated(suite: str, protocol: str, tiny: Path, data: Path, out: Path, *mor
 
 
 @pytest.mark.parametrize(("suite", "protocol"), TABLE)
-def test_a_scripted_policy_has_the_score_that_its_protocol_gives(
+def test_a_scripted_policy_gets_the_protocols_score(
     suite: str, protocol: str, tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
 ) -> None:
     replies, protocols = CASES[suite]
@@ -234,7 +234,7 @@ def test_a_scripted_policy_has_the_score_that_its_protocol_gives(
 
 
 @pytest.mark.parametrize("agent", ["direct", "codev"])
-def test_a_sandbox_is_started_only_where_code_may_run(
+def test_a_sandbox_is_started_only_if_code_may_run(
     agent: str,
     tiny: Path,
     data: dict[str, Path],
@@ -253,7 +253,7 @@ def test_a_sandbox_is_started_only_where_code_may_run(
     assert ("no sandbox on this machine" in ended.err) == (agent == "codev")
 
 
-def test_stored_replies_are_graded_by_another_protocol_as_a_rollout_would_be(
+def test_another_protocol_grades_stored_replies_like_a_rollout(
     tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
 ) -> None:
     replies, protocols = CASES["vstar"]
@@ -290,7 +290,7 @@ def test_the_resolved_suite_evaluates_again_by_itself(
     assert "suite.protocol" in other.err
 
 
-def test_an_agent_hands_over_its_answer_and_not_its_thoughts(
+def test_an_agents_answer_is_graded_without_its_thoughts(
     tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
 ) -> None:
     saying += ["<think>B? no: red</think>\n<answer>A</answer>"] * 4
@@ -306,7 +306,7 @@ def test_boxes_of_treebench_are_evidence(data: dict[str, Path]) -> None:
     assert [sample.evidence[0].bbox for sample in read_records(suite)] == [(20, 20, 70, 60)] * 2
 
 
-def test_several_rollouts_without_a_temperature_are_warned_of(tiny: Path, data: dict[str, Path]) -> None:
+def test_several_rollouts_without_a_temperature_give_a_warning(tiny: Path, data: dict[str, Path]) -> None:
     words = ["--suite", "vstar", "--agent", "codev", "--model", tiny, "--data", data["vstar"], "--dry-run"]
     told = "rollouts is 3 and rollout.temperature is 0: each question is asked 3 times"
     for more, warned in ((("3", "0.0"), True), (("3", "1.0"), False), (("1", "0.0"), False)):
@@ -327,7 +327,7 @@ def test_prompts_that_leave_no_room_are_refused_before_weights_are_loaded(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_that_is_not_the_published_one_is_refused_with_both_sums(
+def test_a_file_with_another_checksum_is_refused_with_both_checksums(
     tiny: Path, data: dict[str, Path], tmp_path: Path
 ) -> None:
     words = [
@@ -347,7 +347,7 @@ def test_a_file_that_is_not_the_published_one_is_refused_with_both_sums(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_group_evaluates_what_is_here_and_names_the_rest(
+def test_a_group_evaluates_available_suites_and_names_the_rest(
     tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saying += ["{3}", "I do not know", "15", "rows={4} columns={5}"]
@@ -381,7 +381,7 @@ def test_a_group_evaluates_what_is_here_and_names_the_rest(
 
 
 @pytest.mark.parametrize(("said", "score"), [("TRUE", 1.0), ("FALSE", 0.5)])
-def test_visualprobe_is_the_truth_word_for_word_or_what_a_judge_says(
+def test_visualprobe_accepts_the_exact_truth_or_asks_a_judge(
     said: str, score: float, tiny: Path, saying: list[str], tmp_path: Path
 ) -> None:
     write = FORMATS["visual_probe"].specimen

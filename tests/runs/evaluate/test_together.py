@@ -1,4 +1,4 @@
-"""Answers that a model grades several at a time: how calls are grouped, and what a failed call leaves."""
+"""Answers graded several at a time: how they are grouped into calls, and the effect of a failed call."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from vtune.runs.evaluate.unjudged import UNJUDGED
 
 SUITE = "charxiv-descriptive"
 TEMPLATES = [2, 18, 2, 2, 2, 2, 18, 2, 2]
-"""For nine questions: seven with one template, two with another."""
+"""Templates of nine questions: seven of one, two of another."""
 serve = partial(serve_any, greets=True)
 
 
@@ -47,7 +47,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    """All replies are right except the fourth, which is empty, and the last."""
+    """All are right except the fourth, which is empty, and the last."""
     said = [f"truth {number}" for number in range(9)]
     said[3], said[8] = "", "another"
     return write_script(tmp_path / "r.jsonl", {named(n): [text] for n, text in enumerate(said)})
@@ -58,14 +58,14 @@ def words(*more: str) -> tuple[str, ...]:
 
 
 def truths(body: dict[str, Any]) -> list[int]:
-    """The questions that a request is about."""
+    """The questions in a request."""
     return [
         int(n)
         for n in re.findall(r'Ground Truth \d: "truth (\d)"', body["messages"][1]["content"][0]["text"])
     ]
 
 
-def test_five_of_one_template_stand_in_a_call_in_the_order_of_the_data(
+def test_a_call_holds_five_answers_of_one_template_in_data_order(
     data: Path, model: str, tmp_path: Path
 ) -> None:
     with serve(reads) as judge:
@@ -82,7 +82,7 @@ def test_five_of_one_template_stand_in_a_call_in_the_order_of_the_data(
     assert [one["read"] for one in again["grades"]][2:5] == ["truth 2", None, "truth 4"]
 
 
-def test_rollouts_stand_in_calls_of_their_own(data: Path, model: str, tmp_path: Path) -> None:
+def test_each_rollout_has_separate_calls(data: Path, model: str, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
     lines.append({"id": named(0), "rollout": 1, "turns": ["wrong"]})
     (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
@@ -94,7 +94,7 @@ def test_rollouts_stand_in_calls_of_their_own(data: Path, model: str, tmp_path: 
     assert found["score"]["score"] == pytest.approx((7 + 6) / 18)
 
 
-def test_batches_give_the_same(data: Path, model: str, tmp_path: Path) -> None:
+def test_batches_give_the_same_grades(data: Path, model: str, tmp_path: Path) -> None:
     with serve_batches(reads) as server:
         more = grader(server, batch=True, batch_poll_s=0.01)
         found = evaluated(SUITE, model, data, tmp_path / "out", *words(*more))
@@ -102,9 +102,7 @@ def test_batches_give_the_same(data: Path, model: str, tmp_path: Path) -> None:
     assert found["score"]["score"] == pytest.approx(7 / 9)
 
 
-def test_a_call_that_cannot_be_read_leaves_its_answers_unscored_and_no_others(
-    data: Path, model: str, tmp_path: Path
-) -> None:
+def test_an_unreadable_call_leaves_only_its_answers_unscored(data: Path, model: str, tmp_path: Path) -> None:
     def mumbles(body: dict[str, Any]) -> str:
         return "hm" if 2 in truths(body) else reads(body)
 
@@ -120,7 +118,9 @@ def test_a_call_that_cannot_be_read_leaves_its_answers_unscored_and_no_others(
     assert (score["score"], score["unscored"], score["unreadable"]) == (pytest.approx(3 / 5), 4, 1)
 
 
-def test_a_dead_judge_names_what_it_left_and_the_run_goes_on(data: Path, model: str, tmp_path: Path) -> None:
+def test_answers_left_by_a_dead_judge_are_named_and_the_run_can_resume(
+    data: Path, model: str, tmp_path: Path
+) -> None:
     def dies(body: dict[str, Any]) -> str | int:
         return 500 if 7 in truths(body) else reads(body)
 

@@ -1,4 +1,4 @@
-"""If a grader's reply is unreadable, the answer stays unscored, and `--resume` asks again."""
+"""Replies without a readable grade are unscored, and `--resume` asks again."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def saying(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("said", ["", "%%% ☃ lorem {{"])
-def test_what_a_grader_left_unscored_is_asked_again_by_resume(
+def test_resume_asks_again_for_replies_left_unscored(
     said: str, tiny: Path, data: Path, saying: list[str], tmp_path: Path
 ) -> None:
     def garbles(body: dict[str, Any]) -> str:
@@ -71,7 +71,7 @@ def test_what_a_grader_left_unscored_is_asked_again_by_resume(
         assert "nothing is left to do" in vtune(*asked, *grader(judge), "--resume").err
 
 
-def test_results_stay_until_another_grader_has_read_all(
+def test_results_are_kept_until_another_grader_has_graded_all(
     tiny: Path, data: Path, saying: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def garbles(body: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The advice when replies stay without a grade."""
+"""Advice for replies that remain without a grade."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from vtune.runs.evaluate.unjudged import UNJUDGED, enough
 from vtune.schema.sample import Sample
 
 
-def test_the_share_that_is_advised_is_enough_and_no_larger_than_it_must_be() -> None:
+def test_the_advised_share_is_the_smallest_that_suffices() -> None:
     for total in range(1, 301):
         for left in range(1, total + 1):
             found = enough(left, total)
@@ -27,7 +27,7 @@ def test_the_share_that_is_advised_is_enough_and_no_larger_than_it_must_be() -> 
     assert (enough(9, 100), enough(29, 100), enough(1, 3)) == (0.09, 0.3, 0.34)
 
 
-def test_a_grader_whose_words_came_as_thoughts_is_named_with_the_remedy(tmp_path: Path) -> None:
+def test_a_grader_that_replied_only_in_thoughts_is_reported_with_a_fix(tmp_path: Path) -> None:
     class Handler(JsonHandler):
         def post(self) -> None:
             self.body()

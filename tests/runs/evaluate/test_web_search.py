@@ -1,4 +1,4 @@
-"""`vtune eval --record` and `--replay`: an agent that searches the web, then the same without the web."""
+"""`vtune eval --record` and `--replay`: an agent searches the web, and is replayed without it."""
 
 import json
 from collections import Counter
@@ -87,7 +87,7 @@ def evaluated(tiny: Path, data: Path, out: Path, web: FakeWeb, grader: FakeJudge
 
 
 def drawn(out: Path) -> list[Trajectory]:
-    """The trajectories, without the duration of their calls."""
+    """The trajectories without the durations of calls."""
     return [
         replace(one, calls=tuple(replace(call, seconds=0.0) for call in one.calls))
         for one in read_trajectories(out / "trajectories.parquet")
@@ -124,7 +124,7 @@ def test_an_evaluation_is_replayed_without_the_web(
     assert sum(request["model"] == "sums" for request in grader.requests) == summed
 
 
-def test_the_agent_that_sees_snippets_is_recorded_and_replayed_too(
+def test_an_agent_that_sees_only_snippets_is_also_recorded_and_replayed(
     tiny: Path,
     searching: None,
     web: FakeWeb,
@@ -168,7 +168,7 @@ def test_the_agent_that_sees_snippets_is_recorded_and_replayed_too(
     assert (missing.code, "the search 'tower' is not on record" in missing.err) == (1, True)
 
 
-def test_what_is_not_on_record_is_unscored_named_and_ends_with_1_and_resumes(
+def test_unrecorded_searches_are_unscored_exit_with_1_and_can_resume(
     tiny: Path, searching: None, web: FakeWeb, grader: FakeJudge, tmp_path: Path
 ) -> None:
     data, kept = mars_rows(tmp_path, "infoseek", 2), tmp_path / "web.jsonl"
@@ -187,7 +187,7 @@ def test_what_is_not_on_record_is_unscored_named_and_ends_with_1_and_resumes(
     assert (missing.code, "the search 'tower' is not on record" in missing.err) == (1, True)
 
 
-def test_a_replay_records_nothing_and_an_agent_without_the_web_neither(tiny: Path, tmp_path: Path) -> None:
+def test_replays_and_agents_without_web_access_record_nothing(tiny: Path, tmp_path: Path) -> None:
     words = ["eval", "--suite", "infoseek", "--model", tiny, "--data", mars_rows(tmp_path, "infoseek", 1)]
     both = vtune(*words, "--agent", "search-web", "--record", "a.jsonl", "--replay", "b.jsonl")
     assert (both.code, "there is nothing to record" in both.err) == (2, True)

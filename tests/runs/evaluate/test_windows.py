@@ -31,7 +31,7 @@ def questions(count: int, size: int = 1) -> list[Question]:
     st.integers(1, 3),
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 7)), max_size=5),
 )
-def test_what_is_not_drawn_is_drawn_once_and_in_order(
+def test_missing_rollouts_are_generated_once_and_in_order(
     count: int, rollouts: int, gaps: list[tuple[int, int]]
 ) -> None:
     done: dict[int, int] = {}
@@ -51,7 +51,7 @@ def test_what_is_not_drawn_is_drawn_once_and_in_order(
     assert all(len(window.questions) <= 6 for window in found)
 
 
-def test_a_portion_is_closed_once_its_pictures_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_is_closed_once_its_pictures_reach_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vtune_windows, "BYTES", 25)
     found = list(windows(questions(7, size=10), rollouts=1, done={}))
     assert [(window.first, len(window.questions)) for window in found] == [(0, 3), (3, 3), (6, 1)]
@@ -64,7 +64,7 @@ def test_trajectories_come_in_groups_that_fit() -> None:
     assert list(portions([], rows=4, size=1)) == []
 
 
-def test_a_portion_with_an_unscored_trajectory_is_opened_again_and_keeps_what_was_drawn(
+def test_a_part_with_an_unscored_trajectory_is_reopened_and_keeps_the_rest(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "trajectories"
@@ -94,7 +94,7 @@ def test_a_portion_with_an_unscored_trajectory_is_opened_again_and_keeps_what_wa
     assert kept(tmp_path) == 2
 
 
-def test_what_is_taken_back_shares_the_pictures_of_the_question(tmp_path: Path) -> None:
+def test_reloaded_trajectories_share_the_questions_pictures(tmp_path: Path) -> None:
     large = bytes(2**20 + 1)
     pictures = (Picture(data=large), Picture(data=b"small"), Picture(data=b"a crop", origin="tool"))
     ended = replace(TRAJECTORY, group=7, rollout=0, images=pictures, messages=(), calls=(), tool_scores=())
@@ -109,7 +109,7 @@ def test_what_is_taken_back_shares_the_pictures_of_the_question(tmp_path: Path) 
     assert (tmp_path / "trajectories/now").read_bytes() == (tmp_path / "trajectories/later").read_bytes()
 
 
-def test_what_a_loss_of_power_has_emptied_is_named_with_what_to_do(tmp_path: Path) -> None:
+def test_a_file_emptied_by_a_power_failure_is_reported_with_a_fix(tmp_path: Path) -> None:
     keep(tmp_path, replace(TRAJECTORY, group=3, rollout=0, reward=RIGHT, stop_reason="stop"))
     (ended,) = (tmp_path / "ended").iterdir()
     portion = part(tmp_path / "trajectories", 0)
@@ -135,7 +135,7 @@ def test_a_slim_trajectory_has_the_same_numbers() -> None:
     assert slim(whole[0]).images == ()
 
 
-def test_a_slim_trajectory_keeps_nothing_of_its_tokens_but_which_were_sampled() -> None:
+def test_a_slim_trajectory_keeps_only_which_tokens_were_sampled() -> None:
     columns = {"token_ids": 5, "loss_mask": True, "logprobs": -0.5, "weight_versions": 0, "entropies": 0.5}
     drawn = replace(TRAJECTORY, **{name: (value,) * 9 for name, value in columns.items()})
     assert {name for name in columns if getattr(slim(drawn), name)} == {"loss_mask"}
@@ -145,7 +145,7 @@ def map_slim(trajectories: list) -> list:  # type: ignore[type-arg]
     return [slim(trajectory) for trajectory in trajectories]
 
 
-def test_trajectories_of_one_length_share_what_is_kept_of_their_masks() -> None:
+def test_trajectories_of_the_same_length_share_their_masks() -> None:
     one, two = (
         replace(TRAJECTORY, token_ids=(n,) * 9, loss_mask=mask, logprobs=(None,) * 9)
         for n, mask in enumerate(((True,) * 5 + (False,) * 4, (False,) * 4 + (True,) * 5))

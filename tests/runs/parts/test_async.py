@@ -1,4 +1,4 @@
-"""A part with a missing `async` or decorator: the error says so, and on which line."""
+"""A part with a missing `async` or decorator: the error says so with the line."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A user's part that raises ends a command with one error, with its file and line, whatever its kind."""
+"""A user's part of any kind that raises ends the command with one error that names its file and line."""
 
 import asyncio
 import io
@@ -111,11 +111,11 @@ CASES = {
     "prompt": (STYLE, "    return sample.prompt"),
     "protocol": (PROTOCOL, "    return question"),
 }
-"""Kind -> a file with a part of that kind, and the line before which it breaks."""
+"""Kind -> a file with one part of that kind, and the line before which it raises."""
 
 
 def breaking(kind: str, folder: Path) -> Path:
-    """A user's file whose part raises when it is used."""
+    """A user's file whose part raises when used."""
     text, line = CASES[kind]
     assert text.count(line) == 1
     indent = line[: len(line) - len(line.lstrip())]
@@ -125,7 +125,7 @@ def breaking(kind: str, folder: Path) -> Path:
 
 
 def blotches() -> bytes:
-    """A picture in which no two parts look alike."""
+    """A picture in which no two places look the same."""
     noise = np.random.default_rng(0).integers(0, 256, (12, 16, 3), dtype=np.uint8)
     out = io.BytesIO()
     Image.fromarray(noise).resize((112, 84)).save(out, "PNG")
@@ -206,7 +206,7 @@ def run(kind: str, path: Path, tiny: Path, more: dict[str, object]) -> Ended:
 
 
 class Spoken(ScriptedEngine):
-    """Says one line after another in each conversation."""
+    """Gives scripted turns in each conversation."""
 
     def __init__(self, policy: Policy, lines: list[str]) -> None:
         super().__init__(policy.chat, ["never"])
@@ -250,7 +250,7 @@ def test_a_part_that_raises_is_one_error_with_its_line(kind: str, tiny: Path, tm
 
 
 @pytest.mark.parametrize("room", [True, False], ids=["room", "no room"])
-def test_a_log_is_kept_of_what_broke_in_a_users_file_alone(
+def test_a_log_is_written_only_for_errors_in_user_files(
     room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path if room else tmp_path / "gone"))
@@ -294,7 +294,7 @@ def verdict_of(row: Sample = ASKED) -> Verdict:
     return asyncio.run(asked())
 
 
-def test_a_verifier_in_a_process_of_its_own_is_blamed_with_its_traceback(tmp_path: Path) -> None:
+def test_a_verifier_in_a_separate_process_is_blamed_with_its_traceback(tmp_path: Path) -> None:
     of_anls(tmp_path, "partial_credit=True", "partial_credit=True, in_worker=True")
     assert verdict_of().score == 1.0
     forget(used())
@@ -326,7 +326,7 @@ def test_a_broken_verifier_names_the_sample_and_its_log_has_the_reply(worker: st
 
 
 @pytest.mark.parametrize("worker", ["", ", in_worker=True"])
-def test_a_verifier_that_gives_no_verdict_is_blamed(worker: str, tmp_path: Path) -> None:
+def test_a_verifier_that_returns_no_verdict_is_blamed(worker: str, tmp_path: Path) -> None:
     path = of_anls(tmp_path, "return answered(", "return max(0, 0) or float(0) if sample else answered(")
     path.write_text(path.read_text().replace("partial_credit=True", f"partial_credit=True{worker}"))
     forget(used())
@@ -364,9 +364,7 @@ def test_a_verifier_that_scores_below_0_is_blamed(worker: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("worker", ["", ", in_worker=True"])
-def test_a_verifier_that_gives_partial_credit_without_saying_so_is_blamed(
-    worker: str, tmp_path: Path
-) -> None:
+def test_a_verifier_with_undeclared_partial_credit_is_blamed(worker: str, tmp_path: Path) -> None:
     path = of_anls(tmp_path, "return answered(", "return answered(0.5, 'half') if sample else answered(")
     text = path.read_text().replace("partial_credit=True", f"partial_credit=True{worker}")
     path.write_text(text)
@@ -385,7 +383,7 @@ def test_a_verifier_that_gives_partial_credit_without_saying_so_is_blamed(
 
 
 @pytest.mark.parametrize("worker", ["", ", in_worker=True"])
-def test_a_verifier_of_ones_own_reads_the_row_wherever_it_runs(worker: str, tmp_path: Path) -> None:
+def test_a_custom_verifier_can_read_the_row_wherever_it_runs(worker: str, tmp_path: Path) -> None:
     read = '(sample.extra["unit"], sample.evidence[0].label, len(sample.images)) == ("m", "wall", 1)'
     path = of_anls(
         tmp_path, "return answered(", f"return answered(float({read}), '') if sample else answered("
@@ -398,7 +396,7 @@ def test_a_verifier_of_ones_own_reads_the_row_wherever_it_runs(worker: str, tmp_
     assert verdict_of(row).score == 1.0
 
 
-def test_who_is_blamed(tmp_path: Path) -> None:
+def test_the_right_file_is_blamed(tmp_path: Path) -> None:
     path = of_anls(tmp_path, "TOO_FAR = 0.5", "TOO_FAR = 0.5\n\n\ndef fall(error):\n    raise error")
     fall = sys.modules[used()[0].module].fall
 
@@ -428,7 +426,7 @@ def test_a_file_of_two_parts_names_both(tmp_path: Path) -> None:
     assert told(raised.value)[0].startswith("verifier `anls` or verifier `other` of mine.py is broken")
 
 
-def test_a_row_that_ray_looks_at_brings_the_blame_back(tmp_path: Path) -> None:
+def test_an_error_in_a_ray_worker_is_blamed_on_the_part(tmp_path: Path) -> None:
     path = breaking("filter", tmp_path)
     data = tmp_path / "rows.parquet"
     write_samples(data, rows("filter"))
@@ -442,7 +440,7 @@ def test_a_row_that_ray_looks_at_brings_the_blame_back(tmp_path: Path) -> None:
     assert found.where.startswith(f"{path}:")
 
 
-def test_a_part_that_breaks_in_a_service_ends_the_run_with_its_line(tiny: Path, tmp_path: Path) -> None:
+def test_a_part_that_fails_in_a_service_ends_the_run_with_its_line(tiny: Path, tmp_path: Path) -> None:
     path = breaking("reward", tmp_path)
     text = (ROOT / "recipes/rl/codev-tiny.yaml").read_text()
     own_part = "  parts: {brief: {weight: 0.5, words: 20}}\n  evidence:\n"
@@ -505,7 +503,7 @@ GIVES = {
 
 
 @pytest.mark.parametrize("what", GIVES)
-def test_a_tool_that_gives_what_no_record_can_hold_is_blamed(what: str, tmp_path: Path) -> None:
+def test_a_tool_with_an_unrecordable_result_is_blamed(what: str, tmp_path: Path) -> None:
     gives, why = GIVES[what]
     if gives.startswith("ShownCrop"):
         gives = f"shown(IMAGE_MARK, [out.getvalue()], [{gives}])"
@@ -517,7 +515,7 @@ def importing_replace(text: str) -> str:
     return text.replace("import io\n", "import io\nfrom dataclasses import replace\n")
 
 
-def test_regions_may_be_lists_and_numbers_of_any_kind(tmp_path: Path) -> None:
+def test_regions_may_be_lists_of_any_number_type(tmp_path: Path) -> None:
     text = own("rotate.py").replace("import io\n", "import io\n\nimport numpy as np\n")
     text = text.replace("bbox=whole", "bbox=[*map(np.float32, whole)]")
     (crop,) = called_of(
@@ -528,7 +526,7 @@ def test_regions_may_be_lists_and_numbers_of_any_kind(tmp_path: Path) -> None:
     assert {crop}
 
 
-def test_what_a_tool_does_to_its_arguments_is_not_what_the_policy_wrote(tmp_path: Path) -> None:
+def test_a_tool_that_changes_its_arguments_does_not_change_the_record(tmp_path: Path) -> None:
     asked = [90]
     line = "        angle, out = int(self.key(arguments, scene)), io.BytesIO()\n"
     text = own("rotate.py").replace("return str(int(angle))", "return str(angle[0])")
@@ -549,19 +547,19 @@ def test_a_tool_whose_own_task_was_cancelled_is_blamed(tmp_path: Path) -> None:
     assert told.value.where.rpartition(":")[2].isdigit()
 
 
-def test_half_a_character_in_a_mistake_is_a_question_mark(tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_an_error_becomes_a_question_mark(tmp_path: Path) -> None:
     text = own("rotate.py").replace(
         "        angle, out = ", "        raise Mistake('\\ud83d?')\n        angle, out = "
     )
     assert called_of(text, tmp_path).error == "??"
 
 
-def test_a_key_that_cannot_be_looked_up_is_blamed(tmp_path: Path) -> None:
+def test_an_unhashable_key_is_blamed(tmp_path: Path) -> None:
     with pytest.raises(BrokenPart, match="`key` gives list: give a text"):
         called_of(own("rotate.py").replace("return str(int(angle))", "return [angle]"), tmp_path)
 
 
-def test_a_tool_says_what_the_model_did_wrong_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_tool_may_report_the_models_mistake_and_the_run_continues(tmp_path: Path) -> None:
     text = own("rotate.py").replace(
         "        angle, out = ", '        raise Mistake("not now")\n        angle, out = '
     )
@@ -570,7 +568,7 @@ def test_a_tool_says_what_the_model_did_wrong_and_the_run_goes_on(tmp_path: Path
 
 
 @pytest.mark.parametrize("given", ['count > settings.words and "long"', "''", "3"])
-def test_what_is_no_reason_to_drop_a_row_ends_the_curation(tmp_path: Path, given: str) -> None:
+def test_an_invalid_drop_reason_ends_the_curation(tmp_path: Path, given: str) -> None:
     (tmp_path / "mine.py").write_text(
         own("short.py").replace('f"{count} words" if count > settings.words else None', given)
     )

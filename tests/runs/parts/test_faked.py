@@ -22,8 +22,8 @@ from vtune.schema.trajectory import Crop
         ((0, 0, 100, 100), None),
     ],
 )
-def test_another_region_has_nothing_of_the_one_that_is_claimed(claimed: Box, shown: Box | None) -> None:
-    """A judge that honestly looks at the picture would find the target in an overlapping one."""
+def test_the_substitute_region_does_not_overlap_the_claimed_one(claimed: Box, shown: Box | None) -> None:
+    """A judge that honestly looks at the picture would find the target in one that overlaps."""
     gold = standard().gold
     call = replace(gold.calls[0], crops=(Crop(0, claimed, 1),))
     found = dict(fakes(replace(gold, calls=(call,))))

@@ -1,4 +1,4 @@
-"""Whether a user's own family keeps the promises of families."""
+"""Checking that a custom model family meets its contract."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,13 +20,13 @@ def clean() -> Iterator[None]:
     forget(used())
 
 
-def test_a_family_of_ones_own_keeps_every_promise() -> None:
+def test_a_custom_family_passes_every_check() -> None:
     found = check_parts([OWN])
     assert found["ok"], found
     assert len(found["parts"][0]["checks"]) == 6
 
 
-def test_it_is_known_by_name_while_it_is_used() -> None:
+def test_a_custom_family_is_known_by_name_while_in_use() -> None:
     assert known_name("Qwen/Qwen2-VL-72B-Instruct") is None
     use([OWN])
     assert "qwen2_vl" in FAMILIES
@@ -62,7 +62,7 @@ def test_it_is_known_by_name_while_it_is_used() -> None:
         ('"embed_dim": 64', '"embed_dim": "wide"', "its tiny model is built and loads", "Error"),
     ],
 )
-def test_a_promise_that_is_not_kept_is_found(
+def test_a_broken_family_contract_is_found(
     tmp_path: Path, old: str, new: str, check: str, found: str
 ) -> None:
     text = OWN.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""If a user's part returns something invalid, the error names its file, its line and what to return."""
+"""An invalid result of a user's part is reported with file, line and what to return instead."""
 
 import asyncio
 import os
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[str, str, str, str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_one_mistake_is_reported_once_with_its_line_and_remedy(tmp_path: Path, case: str) -> None:
+def test_one_mistake_is_reported_once_with_its_line_and_fix(tmp_path: Path, case: str) -> None:
     name, old, new, at, what, fix = CASES[case]
     path = changed(tmp_path, name, old, new)
     (told,) = broken(path).values()
@@ -84,7 +84,7 @@ def test_one_mistake_is_reported_once_with_its_line_and_remedy(tmp_path: Path, c
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_bytes_that_are_no_picture_end_a_run_where_the_tool_is_a_users_own(tmp_path: Path, own: bool) -> None:
+def test_bytes_that_are_not_a_picture_end_the_run_for_a_custom_tool(tmp_path: Path, own: bool) -> None:
     path = changed(tmp_path, "rotate.py", "ANGLES", "ANGLES")
     use([path] if own else [])
     pictures = Mock(load=AsyncMock(side_effect=DataError("a picture cannot be decoded")))
@@ -111,7 +111,7 @@ def test_bytes_that_are_no_picture_end_a_run_where_the_tool_is_a_users_own(tmp_p
         ((0.0, 0.0, 5000.0, 5000.0), False),
     ],
 )
-def test_a_region_lies_in_its_picture_but_for_rounding(bbox: tuple[float, ...], fits: bool) -> None:
+def test_a_region_must_lie_in_its_picture_up_to_rounding(bbox: tuple[float, ...], fits: bool) -> None:
     crop = ShownCrop(bbox=bbox, image=0, shown=None)  # type: ignore[arg-type]
     seen = Observation(text="", status="ok", crops=(crop,))
     assert (unfit(seen, [gradient()]) == "") is fits
@@ -119,7 +119,7 @@ def test_a_region_lies_in_its_picture_but_for_rounding(bbox: tuple[float, ...], 
     assert fits or "picture 0 has 64x48 pixels" in unfit(seen, [gradient()])
 
 
-def test_a_verifier_that_takes_long_is_named_with_its_file_and_a_remedy_that_works(tmp_path: Path) -> None:
+def test_a_slow_verifier_is_named_with_its_file_and_a_working_fix(tmp_path: Path) -> None:
     path = changed(tmp_path, "anls.py", "TOO_FAR", "TOO_FAR")
     use([path])
     assert (called("anls"), called("math")) == ("verifier `anls` of mine.py", "verifier `math`")
@@ -131,14 +131,14 @@ def test_a_verifier_that_takes_long_is_named_with_its_file_and_a_remedy_that_wor
     assert "continue with --resume" not in told.value.fix
 
 
-def test_a_verifier_that_is_slow_in_its_worker_is_not_sent_there(tmp_path: Path) -> None:
+def test_a_verifier_slow_in_a_worker_gets_no_advice_to_use_one(tmp_path: Path) -> None:
     path = changed(tmp_path, "anls.py", "partial_credit=True", "partial_credit=True, in_worker=True")
     path.write_text(path.read_text().replace("    check(sample)\n", "    import time; time.sleep(0.21)\n", 1))
     assert "say in_worker" not in (told := broken(path)["fast enough"])
     assert "do less" in told
 
 
-def test_an_audit_that_cannot_be_kept_says_so(
+def test_an_audit_that_cannot_be_saved_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)

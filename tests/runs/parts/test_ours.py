@@ -1,7 +1,7 @@
-"""Every part of ours, by the contract that `vtune parts check` holds a user's own to.
+"""Every built-in part is checked by the contract that `vtune parts check` applies to user parts.
 
-The cases are the table itself: a new part is tested without a line here. Whatever it needs for this (rows, a
-folder with an index, a model's replies) it brings itself, as a user's own part does.
+The cases come from the table of parts, so a new part is checked without a line here. A part brings what its
+check needs (rows, a folder with an index, replies of a model), like a user's part.
 """
 
 import pytest
@@ -11,11 +11,11 @@ from vtune.parts import OURS, Kind
 from vtune.runs.parts.parts import contract_of
 
 UNTRIED = "a model decides"
-"""Result of a check that was not run, because the part does not say what a model would reply."""
+"""The message of a check that was skipped because the part does not provide a model's replies."""
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, parts in OURS.items() for name in parts])
-def test_a_part_of_ours_keeps_what_one_of_a_users_promises(kind: Kind, name: str) -> None:
+def test_every_built_in_part_meets_the_contract_for_user_parts(kind: Kind, name: str) -> None:
     checks = contract_of(kind)(name)
     assert checks
     assert [check for check in checks if not check.ok] == []

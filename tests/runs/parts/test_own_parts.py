@@ -1,4 +1,4 @@
-"""A user's own parts end to end: format, verifier, tool and suite, one file and one line per part."""
+"""End to end with custom parts: format, verifier, tool and suite, one file and one line per part."""
 
 import json
 import shutil
@@ -47,11 +47,11 @@ def asked(replies):
 
 SCORER = OfficialScorer(asked, dict, lambda sample: sample.id, lambda content: {})
 FORMATS.add("""
-"""The script that scores a user's own format."""
+"""The script that scores a custom format."""
 
 
 def scratch(folder: Path, tiny: Path) -> Path:
-    """A user's folder, outside the package: three parts, two questions, a recipe and a suite."""
+    """A user's folder outside the package: three parts, two questions, a recipe and a suite."""
     for name in ("anls.py", "rotate.py", "lines.py"):
         shutil.copy(ROOT / "tests/own" / name, folder)
     text = (
@@ -73,7 +73,7 @@ def scratch(folder: Path, tiny: Path) -> Path:
     return folder
 
 
-def test_own_parts_go_through_import_rl_a_service_and_a_suite(tiny: Path, tmp_path: Path) -> None:
+def test_custom_parts_work_in_import_rl_a_service_and_a_suite(tiny: Path, tmp_path: Path) -> None:
     here = scratch(tmp_path, tiny)
     brought = [word for name in ("lines.py", "anls.py", "rotate.py") for word in ("--uses", here / name)]
     offered = ("--verifier", "anls", "--tools", "rotate_tool")
@@ -87,7 +87,7 @@ def test_own_parts_go_through_import_rl_a_service_and_a_suite(tiny: Path, tmp_pa
 
     run = ("rl", "--recipe", here / "mine.yaml", "--out", here / "run", *SIZES)
     asked = {"token_env": None, "deadline_s": 60.0}
-    with serving() as other:  # it does not know the files
+    with serving() as other:  # it does not have the files
         service = setting(reward__service=json.dumps({"urls": [other.url], **asked}))
         ended = vtune(*run, *service)
         assert ended.code == 2
@@ -120,7 +120,7 @@ def test_own_parts_go_through_import_rl_a_service_and_a_suite(tiny: Path, tmp_pa
 
 
 class Walker(ScriptedEngine):
-    """Half of a group walks to the goal, the others into a wall."""
+    """Half of each group walks to the goal, the others into a wall."""
 
     async def generate(self, request: Request) -> Completion:
         *_, rollout, turn = request.key
@@ -144,7 +144,7 @@ def mazes(folder: Path) -> Path:
     return file
 
 
-def test_an_own_environment_goes_through_import_rl_a_service_and_a_suite(
+def test_a_custom_environment_works_in_import_rl_a_service_and_a_suite(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = lambda policy, max_batch, **_: Walker(policy.chat, ["never"])  # noqa: E731
@@ -170,7 +170,7 @@ def test_an_own_environment_goes_through_import_rl_a_service_and_a_suite(
     assert "unknown environment 'maze'" in ended.err
     forget(used())
     own = ("--set", f"uses=[{here}/maze.py]", "--set", "tools=null")
-    with serving() as served:  # the environment's reward is sent along: the service needs no file
+    with serving() as served:  # the outcome is sent along, so the service needs no file
         asked = json.dumps({"urls": [served.url], "token_env": None, "deadline_s": 60.0})
         ended = vtune(*run, *own, *setting(reward__service=asked))
         assert ended.code == 0, ended.err
@@ -207,7 +207,7 @@ def test_an_own_environment_goes_through_import_rl_a_service_and_a_suite(
 
 
 @pytest.mark.train
-def test_an_own_loss_trains_and_only_with_its_file(schooled: Path, lens: Path, tmp_path: Path) -> None:
+def test_a_custom_loss_trains_only_with_its_file(schooled: Path, lens: Path, tmp_path: Path) -> None:
     text = (ROOT / "tests/own/pushes.py").read_text()
     (tmp_path / "mine.py").write_text(f"# As it began.\n{text}")
     loss = "{algorithm: pushes, fade: 0.5, aggregation: token_mean, kl_weight: 0.0}"
@@ -234,7 +234,7 @@ def test_an_own_loss_trains_and_only_with_its_file(schooled: Path, lens: Path, t
         check_uses(began, tmp_path / "run")
 
 
-def test_a_suite_with_a_scorer_and_a_style_of_ones_own_takes_the_style_by_its_agent(
+def test_a_suite_uses_a_custom_scorer_and_a_custom_style_through_its_agent(
     tiny: Path, tmp_path: Path
 ) -> None:
     here = scratch(tmp_path, tiny)

@@ -1,4 +1,4 @@
-"""A user's own scorer: a wrong result is an error, and once it is corrected nothing is generated again."""
+"""A custom scorer: an invalid result is an error, and after a correction nothing is generated again."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ WRONG = {
     ),
     "a part without a list": ('{"score": 0.5, "unscored_parts": 3}', "TypeError: its `unscored_parts` is 3"),
 }
-"""The result of a scorer -> the message of the error."""
+"""Name -> an invalid scorer result, and the expected error."""
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def clean() -> Iterator[None]:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """A folder with two questions, replies to them, one of which is right, and a suite with a scorer."""
+    """A folder with two questions, replies (one right), and a suite with a custom scorer."""
     for name in ("lines.py", "anls.py"):
         shutil.copy(OWN / name, tmp_path)
     files = use([tmp_path / "lines.py"])
@@ -104,7 +104,7 @@ def marks(*scores: float | None) -> list[Mark]:
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_cannot_be_a_score_is_an_error_before_results(what: str, here: Path) -> None:
+def test_an_invalid_score_is_an_error_before_results_are_written(what: str, here: Path) -> None:
     gives, said = WRONG[what]
     file = scorer(here, gives)
     ended = run(here)
@@ -117,14 +117,14 @@ def test_what_cannot_be_a_score_is_an_error_before_results(what: str, here: Path
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_parts_check_finds_it(what: str, tmp_path: Path) -> None:
+def test_parts_check_finds_an_invalid_score(what: str, tmp_path: Path) -> None:
     gives, said = WRONG[what]
     whys = "".join(broken(scorer(tmp_path, gives)).values())
     assert said.partition(" though")[0].partition("[")[0] in whys
     assert "AttributeError" not in whys
 
 
-def test_it_is_an_error_wherever_scores_are_made(tmp_path: Path) -> None:
+def test_an_invalid_score_is_an_error_everywhere(tmp_path: Path) -> None:
     use([scorer(tmp_path, '{"score": float("nan") if marks[0].source == "b" else 0.5}')])
     plain, other = marks(1.0), [Mark("a/0", {}, 1.0, unreadable=False, source="b")]
     assert scores_of("mine", plain, plain) == {"score": 0.5}
@@ -133,7 +133,7 @@ def test_it_is_an_error_wherever_scores_are_made(tmp_path: Path) -> None:
             scores_of("mine", *pair)
 
 
-def test_no_score_is_no_error_where_none_is_known(tmp_path: Path) -> None:
+def test_an_unknown_score_is_not_an_error(tmp_path: Path) -> None:
     use([scorer(tmp_path, '{"n": len(marks)}')])
     assert scored_by("mine", marks(1.0, None)) == {"n": 2}
     assert scored_by("mine", []) == {"n": 0}
@@ -142,14 +142,14 @@ def test_no_score_is_no_error_where_none_is_known(tmp_path: Path) -> None:
     assert scored_by("mine", marks(1.0, 0.0)) == {"n": 2}
 
 
-def test_categories_of_ones_own_may_be_their_scores_alone() -> None:
+def test_custom_categories_may_be_given_as_plain_scores() -> None:
     more: dict[str, Any] = {"evidence_score": 1.0, "max_unaudited": 0.0, "seed": 0}
     row = evaluated("quiz", [], {"score": 0.5, "categories": {"a": 0.25, "b": {"score": 0.75}}}, [], **more)
     assert row["eval/quiz/all"] == {"score": 0.5, "score_a": 0.25, "score_b": 0.75}
     assert evaluated("quiz", [], {"score": 0.5, "categories": 3}, [], **more)["eval/quiz/all"]["score"] == 0.5
 
 
-def test_a_corrected_scorer_scores_what_was_drawn(here: Path) -> None:
+def test_a_corrected_scorer_scores_existing_rollouts(here: Path) -> None:
     scorer(here, "1 / 0")
     assert run(here).code == 1
     (drawn,) = (here / "out/trajectories").iterdir()
@@ -190,7 +190,7 @@ def test_results_are_not_mixed_with_those_of_another_scorer(here: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_file_that_has_a_part_in_what_is_drawn_may_not_change(when: str, here: Path) -> None:
+def test_a_file_that_affects_generation_may_not_change(when: str, here: Path) -> None:
     both = (here / "anls.py").read_text() + TEXT.partition("\n\n")[2]
     scorer(here, "1 / 0")
     if when == "before":
@@ -206,7 +206,7 @@ def test_a_file_that_has_a_part_in_what_is_drawn_may_not_change(when: str, here:
     assert (here / "out/started.json").exists()
 
 
-def test_a_format_beside_a_scorer_may_not_change(here: Path) -> None:
+def test_a_format_in_the_scorers_file_may_not_change(here: Path) -> None:
     scorer(here, "1 / 0")
     assert run(here).code == 1
     scorer(here, RIGHT)
@@ -216,7 +216,7 @@ def test_a_format_beside_a_scorer_may_not_change(here: Path) -> None:
     assert "lines.py is not the file" in ended.err
 
 
-def test_power_and_comparisons_are_of_the_mean(here: Path) -> None:
+def test_power_and_comparisons_use_the_mean(here: Path) -> None:
     scorer(here, '{"score": 0.125}')
     assert run(here).code == 0
     said = vtune("report", here / "out").out
@@ -251,7 +251,7 @@ def test_power_and_comparisons_are_of_the_mean(here: Path) -> None:
         ({"suite": {"scorer": [1]}, "score": {"score": "good"}}, True),
     ],
 )
-def test_which_score_is_the_mean(changes: dict[str, Any], mean: bool) -> None:
+def test_the_mean_score_is_recognised(changes: dict[str, Any], mean: bool) -> None:
     whole = {
         "suite": {"scorer": "mean"},
         "score": {"score": 0.5},
@@ -261,7 +261,7 @@ def test_which_score_is_the_mean(changes: dict[str, Any], mean: bool) -> None:
 
 
 @pytest.mark.train
-def test_training_that_is_evaluated_ends_with_the_error(here: Path, tiny: Path, lens: Path) -> None:
+def test_training_with_evaluation_ends_with_the_scorers_error(here: Path, tiny: Path, lens: Path) -> None:
     scorer(here, '{"score": float("nan")}')
     suites = {"every": 1, "suites": [{"suite": str(here / "suite.yaml"), "limit": None, "settings": {}}]}
     ended = vtune(*rl(tiny, lens / "train.parquet", here / "run", *setting(eval=json.dumps(suites))))

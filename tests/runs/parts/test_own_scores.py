@@ -1,4 +1,4 @@
-"""A user's own evidence judge and part of the reward: rl, a service, the audit and the report."""
+"""A custom evidence judge and a custom reward part in rl, a service, the audit and the report."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ from vtune.uses import forget, use, used
 OWN = ROOT / "tests/own"
 BESIDE = (0, 0, 20, 20)
 TWO_RANKS = 600.0
-"""Seconds that a run of two processes may take at most on a busy machine."""
+"""Maximum seconds for a run with two processes on a busy machine."""
 
 RUN = setting(
     seed=0,
@@ -51,7 +51,7 @@ def clean() -> Iterator[None]:
 
 
 def scratch(folder: Path, tiny: Path, data: Path) -> Path:
-    """A recipe, with both of the user's own parts next to it."""
+    """A recipe with both custom parts beside it."""
     for name in ("near.py", "brief.py"):
         shutil.copy(OWN / name, folder)
     lines = (ROOT / "recipes/rl/codev-tiny.yaml").read_text().splitlines()
@@ -63,7 +63,7 @@ def scratch(folder: Path, tiny: Path, data: Path) -> Path:
     return folder
 
 
-def test_rl_records_them_by_source_and_the_audit_asks_the_judge(
+def test_rl_records_custom_scores_by_source_and_the_audit_asks_the_judge(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     here = scratch(tmp_path, tiny, lens / "train.parquet")
@@ -115,7 +115,7 @@ def scores(rule: RewardRecipe, asked: Sample, done: list[Trajectory]) -> list[Tr
     return asyncio.run(run())
 
 
-def test_a_service_scores_with_them_as_the_run_does_and_refuses_what_it_has_not(
+def test_a_service_scores_with_custom_parts_like_the_run_and_refuses_unknown_ones(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     here = scratch(tmp_path, tiny, lens / "train.parquet")
@@ -204,9 +204,7 @@ def own_everything(here: Path, lens: Path) -> tuple[str, ...]:
     )
 
 
-def test_both_ranks_of_a_run_have_every_kind_of_part_of_ones_own(
-    tiny: Path, lens: Path, tmp_path: Path
-) -> None:
+def test_both_ranks_of_a_run_have_every_kind_of_custom_part(tiny: Path, lens: Path, tmp_path: Path) -> None:
     here = scratch(tmp_path, tiny, tmp_path / "mixed.parquet")
     own = own_everything(here, lens)
     words = ("rl", "--recipe", here / "mine.yaml", "--out", here / "run", *RUN, *own, "--gpus", "2")
@@ -236,7 +234,7 @@ def test_both_ranks_of_a_run_have_every_kind_of_part_of_ones_own(
     assert "reward_brief" in rows["lens"]
 
 
-def test_a_picture_that_cannot_be_read_leaves_the_call_unscored() -> None:
+def test_an_unreadable_picture_leaves_the_call_unscored() -> None:
     use([OWN / "near.py", OWN / "brief.py"])
     done = looks(TARGET)
     broken = replace(done, images=tuple(replace(one, data=b"no picture") for one in done.images))
@@ -247,7 +245,7 @@ def test_a_picture_that_cannot_be_read_leaves_the_call_unscored() -> None:
     assert scored.reward.own["brief"] is not None
 
 
-def test_their_settings_are_read_strictly(tmp_path: Path) -> None:
+def test_settings_of_custom_parts_are_read_strictly(tmp_path: Path) -> None:
     use([OWN / "near.py", OWN / "brief.py"])
     path = find("codev-tiny", "recipes.rl")
     for override, what in (
@@ -266,7 +264,7 @@ def test_their_settings_are_read_strictly(tmp_path: Path) -> None:
     assert load_recipe(path, RLRecipe, samples_decide).reward.parts.given["brief"].weight == 0.1
 
 
-def test_a_recipe_without_them_is_written_as_before() -> None:
+def test_a_recipe_without_custom_parts_is_written_unchanged() -> None:
     written = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe).reward.model_dump(mode="json")
     assert "parts" not in written
     assert "judges" not in written["evidence"]
@@ -281,7 +279,7 @@ def test_a_recipe_without_them_is_written_as_before() -> None:
         ("maze.py", "Outcome(float(there)", "Outcome(1.33", "it opens and answers a turn"),
     ],
 )
-def test_a_score_out_of_its_bounds_is_to_be_scaled(
+def test_a_score_out_of_bounds_gets_advice_to_scale_it(
     tmp_path: Path, file: str, old: str, new: str, check: str
 ) -> None:
     text = (OWN / file).read_text()

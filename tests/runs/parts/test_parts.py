@@ -1,4 +1,4 @@
-"""`vtune parts`: what exists, and whether a user's file keeps the promises of its kind."""
+"""`vtune parts`: listing parts, and checking that a user's file meets the contract of its kind."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ def clean() -> Iterator[None]:
 
 
 def broken(path: Path) -> dict[str, str]:
-    """What is broken and the remedy, by name of the check."""
+    """Name of the check -> what is broken and the fix."""
     found: list[dict[str, Any]] = check_parts([path])["parts"]
     assert {part["file"] for part in found} == {str(path)}
     checks = [check for part in found for check in part["checks"]]
@@ -50,7 +50,7 @@ def test_every_kind_is_listed_and_checked() -> None:
     assert all(callable(contract_of(kind)) for kind in OURS)
 
 
-def test_a_first_sentence_that_is_wrapped_is_listed_in_full() -> None:
+def test_a_wrapped_first_sentence_is_listed_in_full() -> None:
     def part() -> None:
         """Score a reply by what it says
         about the picture.
@@ -61,7 +61,7 @@ def test_a_first_sentence_that_is_wrapped_is_listed_in_full() -> None:
     assert first_line(part) == "Score a reply by what it says about the picture."
 
 
-def test_ours_and_theirs_are_listed_with_a_line_each() -> None:
+def test_built_in_and_user_parts_are_listed_one_per_line() -> None:
     parts = list_parts([OWN / "anls.py"])["parts"]
     assert len(parts) == sum(map(len, OURS.values())) + 1
     assert all(part["about"] and "\n" not in part["about"] for part in parts)
@@ -76,7 +76,7 @@ def test_ours_and_theirs_are_listed_with_a_line_each() -> None:
         *("worst.py", "terse.py", "cards.py"),
     ],
 )
-def test_a_good_part_keeps_every_promise(file: str) -> None:
+def test_a_good_part_passes_every_check(file: str) -> None:
     found = check_parts([OWN / file])
     assert found["ok"]
     assert found["parts"][0]["checks"]
@@ -133,7 +133,7 @@ def test_a_good_part_keeps_every_promise(file: str) -> None:
         ),
     ],
 )
-def test_a_promise_of_a_verifier_that_is_not_kept_is_found(
+def test_a_verifier_that_breaks_its_contract_is_found(
     tmp_path: Path, old: str, new: str, check: str, found: str
 ) -> None:
     text = (OWN / "anls.py").read_text()
@@ -143,7 +143,7 @@ def test_a_promise_of_a_verifier_that_is_not_kept_is_found(
     assert found in broken(path)[check]
 
 
-def test_partial_credit_for_what_is_nearly_right_is_found(tmp_path: Path) -> None:
+def test_partial_credit_for_near_misses_is_found(tmp_path: Path) -> None:
     text = (OWN / "anls.py").read_text().replace("partial_credit=True,", "")
     assert "1.0 - share if share < TOO_FAR else" in text
     text = text.replace(
@@ -176,7 +176,7 @@ def left_to_a_model(folder: Path) -> Path:
     return path
 
 
-def test_a_verifier_of_ones_own_has_its_own_rule_and_leaves_the_rest_to_a_model(tmp_path: Path) -> None:
+def test_a_custom_verifier_may_combine_a_rule_with_a_model(tmp_path: Path) -> None:
     assert broken(left_to_a_model(tmp_path)) == {}
     forget(used())
     use([tmp_path / "mine.py"])
@@ -199,7 +199,7 @@ def test_a_verifier_of_ones_own_has_its_own_rule_and_leaves_the_rest_to_a_model(
         verdict_on("<answer>NO PARKIN</answer>", asked)
 
 
-def test_such_a_verifier_has_a_process_of_its_own_where_it_may_take_long(tmp_path: Path) -> None:
+def test_a_possibly_slow_combined_verifier_runs_in_a_separate_process(tmp_path: Path) -> None:
     path = left_to_a_model(tmp_path)
     text = path.read_text().replace("asks_judge=True,", "asks_judge=True, in_worker=True,")
     text = text.replace("0.0 < share < TOO_FAR", "share < TOO_FAR")
@@ -302,7 +302,7 @@ TURNING = "\n\nclass Turning(Strict):\n    step: int\n"
         ),
     ],
 )
-def test_a_promise_of_a_tool_that_is_not_kept_is_found(
+def test_a_tool_that_breaks_its_contract_is_found(
     tmp_path: Path, old: str, new: str, check: str, found: str
 ) -> None:
     text = (OWN / "rotate.py").read_text()
@@ -336,7 +336,7 @@ def test_a_promise_of_a_tool_that_is_not_kept_is_found(
         ),
     ],
 )
-def test_a_tool_says_how_it_looks_and_looks_there(tmp_path: Path, old: str, new: str, found: str) -> None:
+def test_a_tool_declares_a_look_and_makes_it(tmp_path: Path, old: str, new: str, found: str) -> None:
     (text,) = re.findall(r"^# tile.py\n(.*?)^```", page("recipes/own_task.md"), re.M | re.S)
     assert old in text
     path = tmp_path / "mine.py"
@@ -346,7 +346,7 @@ def test_a_tool_says_how_it_looks_and_looks_there(tmp_path: Path, old: str, new:
     assert bool(found) is ("`look` asks for the region" in wrong)
 
 
-def test_a_tool_whose_section_needs_keys_is_tried_with_its_settings(tmp_path: Path) -> None:
+def test_a_tool_with_required_keys_is_checked_with_its_settings(tmp_path: Path) -> None:
     text = (OWN / "rotate.py").read_text()
     text = text.replace("from vtune.tools import TOOLS", f"{BROUGHT}{TURNING}")
     text = text.replace("yield Rotate()", "assert section.step == 7\n    yield Rotate()")
@@ -376,7 +376,7 @@ def test_a_tool_makes_the_file_that_its_settings_name(tmp_path: Path) -> None:
         ("expand=True)", "expand=True).resize((12, 16)).resize((192, 256))"),
     ],
 )
-def test_a_tool_is_told_that_its_look_is_not_verified(tmp_path: Path, old: str, new: str) -> None:
+def test_a_tool_whose_look_is_not_verified_gets_a_note(tmp_path: Path, old: str, new: str) -> None:
     text = (OWN / "rotate.py").read_text()
     assert old in text
     path = tmp_path / "mine.py"
@@ -438,7 +438,7 @@ def test_a_tool_is_told_that_its_look_is_not_verified(tmp_path: Path, old: str, 
         ),
     ],
 )
-def test_a_promise_of_an_environment_that_is_not_kept_is_found(
+def test_an_environment_that_breaks_its_contract_is_found(
     tmp_path: Path, old: str, new: str, check: str, found: str
 ) -> None:
     text = (OWN / "maze.py").read_text()
@@ -482,7 +482,7 @@ ONE_STEP = {
         ),
     ],
 )
-def test_an_environment_is_tried_with_a_turn_that_it_answers(
+def test_an_environment_is_checked_with_a_turn_that_it_answers(
     tmp_path: Path, changes: dict[str, str], check: str, found: str
 ) -> None:
     text = (OWN / "maze.py").read_text()
@@ -514,7 +514,7 @@ def test_an_environment_is_tried_with_a_turn_that_it_answers(
         ),
     ],
 )
-def test_an_environment_is_tried_in_the_midst_and_by_what_its_pictures_show(
+def test_an_environment_is_checked_midway_and_by_its_pictures(
     tmp_path: Path, old: str, new: str, check: str, found: str
 ) -> None:
     text = (OWN / "maze.py").read_text()
@@ -527,7 +527,7 @@ def test_an_environment_is_tried_in_the_midst_and_by_what_its_pictures_show(
     assert found in broken(path)[check]
 
 
-def test_where_no_sandbox_starts_an_environment_that_needs_none_is_not_blamed(
+def test_without_a_sandbox_an_environment_that_needs_none_is_not_blamed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def up(sandbox: Sandbox) -> None:
@@ -537,7 +537,7 @@ def test_where_no_sandbox_starts_an_environment_that_needs_none_is_not_blamed(
     assert broken(OWN / "maze.py") == {}
 
 
-def test_the_trial_of_an_environment_has_the_tools_that_its_sample_offers(tmp_path: Path) -> None:
+def test_an_environments_trial_has_the_tools_of_its_sample(tmp_path: Path) -> None:
     text = (OWN / "maze.py").read_text()
     offered = "image_zoom_in_tool", "text_search_tool"
     text = text.replace('environment="maze",', f'environment="maze", tools={offered},')
@@ -576,7 +576,7 @@ def test_the_trial_of_an_environment_has_the_tools_that_its_sample_offers(tmp_pa
         ),
     ],
 )
-def test_a_promise_of_a_loss_that_is_not_kept_is_found(
+def test_a_loss_that_breaks_its_contract_is_found(
     tmp_path: Path, old: str, new: str, check: str, found: str
 ) -> None:
     text = (OWN / "pushes.py").read_text().replace("Tokens\n", "Tokens, ratio_of\n")
@@ -735,7 +735,7 @@ def test_a_promise_of_a_loss_that_is_not_kept_is_found(
         ),
     ],
 )
-def test_a_promise_about_scores_that_is_not_kept_is_found(
+def test_a_reward_part_that_breaks_its_contract_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, old: str, new: str, check: str, found: str
 ) -> None:
     monkeypatch.setattr("vtune.runs.parts.checks.reward.SLOWEST", 0.01)  # missing the real limit takes long
@@ -780,7 +780,7 @@ AGREES = """    try:
         ),
     ],
 )
-def test_a_part_of_the_reward_that_asks_a_model_is_tried_with_what_it_would_say(
+def test_a_reward_part_that_asks_a_model_is_checked_with_its_sample_replies(
     tmp_path: Path, old: str, new: str, check: str, found: str
 ) -> None:
     text = (OWN / "brief.py").read_text()
@@ -824,7 +824,7 @@ LOOKS = """        shows = await self._client.ask_for(Prompt("", "Is it there?")
         ),
     ],
 )
-def test_an_evidence_judge_that_asks_a_model_is_tried_with_what_it_would_say(
+def test_an_evidence_judge_that_asks_a_model_is_checked_with_its_sample_replies(
     tmp_path: Path, old: str, new: str, check: str, found: str
 ) -> None:
     text = (OWN / "near.py").read_text()
@@ -852,8 +852,8 @@ def test_an_evidence_judge_that_asks_a_model_is_tried_with_what_it_would_say(
 
 
 @pytest.mark.parametrize("says", [True, False])
-def test_what_is_too_small_is_not_shown_where_no_model_answers(tmp_path: Path, says: bool) -> None:
-    """Without `says` the score of a look is unknown, and yet no answer may come without the model."""
+def test_without_a_model_a_too_small_target_does_not_count_as_shown(tmp_path: Path, says: bool) -> None:
+    """Without `says` nobody knows what a look earns, and yet an answer without the model is none."""
     text = (
         (OWN / "near.py").read_text().replace('"no evidence boxes"', '"no evidence boxes", asks_model=True')
     )
@@ -865,8 +865,8 @@ def test_what_is_too_small_is_not_shown_where_no_model_answers(tmp_path: Path, s
 
 
 @pytest.mark.parametrize("judged", ["picture", "text"])
-def test_a_judge_of_something_else_than_regions_is_no_believer(tmp_path: Path, judged: str) -> None:
-    """One judges the size of the returned picture, the other the printed text."""
+def test_a_judge_that_ignores_claimed_regions_is_not_called_gullible(tmp_path: Path, judged: str) -> None:
+    """One goes by the size of the picture that came back, one by what was printed."""
     text = (OWN / "near.py").read_text()
     start, end = text.index("        for crop in"), text.index("    async def shows_small")
     by = "len(trajectory.images) > 1" if judged == "picture" else '"cup" in trajectory.calls[k].output'
@@ -901,14 +901,14 @@ def test_a_judge_of_something_else_than_regions_is_no_believer(tmp_path: Path, j
         ("1 / 0", "ZeroDivisionError"),
     ],
 )
-def test_a_verifier_that_gives_no_verdict_is_told_so_once(tmp_path: Path, body: str, what: str) -> None:
+def test_a_verifier_without_a_verdict_is_reported_once(tmp_path: Path, body: str, what: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text((OWN / "anls.py").read_text().replace("    check(sample)\n", f"    {body}\n"))
     assert len(checks := check_parts([path])["parts"][0]["checks"]) == 1
     assert f"{checks[0]['found']}: {checks[0]['fix']}".startswith(what)
 
 
-def test_a_check_that_takes_long_says_what_is_waited_for(
+def test_a_slow_check_says_what_it_is_waiting_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(checking, "PATIENCE", 0.05)
@@ -924,7 +924,7 @@ def test_a_check_that_takes_long_says_what_is_waited_for(
     assert "(import time; time.sleep(0.3); 1 / 0)" in line
 
 
-def test_the_command_ends_with_1_where_a_promise_is_broken_and_2_where_nothing_loads(tmp_path: Path) -> None:
+def test_the_command_exits_with_1_for_a_broken_contract_and_2_if_nothing_loads(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text((OWN / "anls.py").read_text().replace("1.0 - share", "0.9 - share"))
     ended = vtune("parts", "check", path)
@@ -972,7 +972,7 @@ def test_a_format_whose_rows_name_a_verifier_of_another_file_is_checked_beside_i
         ("mine.txt", "x = 1\n", "mine.txt is not a file of Python"),
     ],
 )
-def test_what_is_not_python_is_never_run(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_a_file_that_is_not_python_is_never_run(tmp_path: Path, name: str, text: str, said: str) -> None:
     (tmp_path / name).write_text(text)
     for verb in ("check", "list"):
         ended = vtune("parts", verb, tmp_path / name)
@@ -985,9 +985,7 @@ def test_what_is_not_python_is_never_run(tmp_path: Path, name: str, text: str, s
     ("file", "name", "taken"),
     [("near.py", "near", "auto"), ("near.py", "near", "both"), ("rotate.py", "rotate_tool", "none")],
 )
-def test_a_name_that_could_not_be_reached_is_refused(
-    tmp_path: Path, file: str, name: str, taken: str
-) -> None:
+def test_a_name_that_cannot_be_used_is_refused(tmp_path: Path, file: str, name: str, taken: str) -> None:
     (tmp_path / "mine.py").write_text((OWN / file).read_text().replace(f'"{name}"', f'"{taken}"'))
     with pytest.raises(RecipeError, match=f"`{taken}` is reserved") as told:
         check_parts([tmp_path / "mine.py"])
@@ -1010,7 +1008,7 @@ def test_the_page_shows_the_parts_that_are_tested() -> None:
         assert shown == [(OWN / name).read_text() for name in names], page
 
 
-def test_what_the_page_says_of_a_check_is_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_output_on_the_page_is_correct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(OWN)
     said = "".join(re.findall(r"^```text\n(\$ vtune parts check .*?)^```", page("cli/parts.md"), re.M | re.S))
     shown = [block.partition("\n") for block in said.split("$ vtune parts check ")[1:]]

@@ -1,4 +1,4 @@
-"""What a scorer, a prompt style, a filter and a data format promise, and how a broken promise reads."""
+"""The contracts of scorers, prompt styles, filters and data formats, and the messages if one is broken."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ def clean() -> Iterator[None]:
         ("count = len(question(item.record).split())", "count = size_of(input_pictures(item)[0])[0]"),
     ],
 )
-def test_a_filter_of_traces_or_of_pictures_is_tried_on_them(tmp_path: Path, old: str, new: str) -> None:
+def test_a_filter_of_traces_or_pictures_is_checked_on_them(tmp_path: Path, old: str, new: str) -> None:
     text = (OWN / "short.py").read_text()
     assert old in text
     text = text.replace(old, new).replace("import IMAGE, Message", "import IMAGE, Message, Picture")
@@ -122,7 +122,7 @@ FILTERS.add("one_each", FilterPart(OneEach, Corpus(answer, others), beside=[ALIK
         ),
     ],
 )
-def test_a_filter_over_all_rows_is_tried_on_several(
+def test_a_filter_over_all_rows_is_checked_on_several(
     tmp_path: Path, old: str, new: str, check: str, found: str
 ) -> None:
     assert old in ONE_EACH
@@ -321,7 +321,7 @@ def test_a_filter_over_all_rows_is_tried_on_several(
         ),
     ],
 )
-def test_a_promise_of_a_scorer_a_style_a_filter_or_a_format_that_is_not_kept_is_found(
+def test_a_scorer_style_filter_or_format_that_breaks_its_contract_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, old: str, new: str, check: str, found: str
 ) -> None:
     monkeypatch.setattr("vtune.runs.parts.checks.format.SLOWEST_ROW", 0.1)  # the real one takes long to miss
@@ -363,7 +363,7 @@ PROTOCOLS.add("mine", Protocol(about="Mine.", rules={"multiple_choice": RULE}))
         (', example=lambda sample: f"Answer: {sample.ground_truth}"', "", "'B' is graded"),
     ],
 )
-def test_a_protocol_says_how_a_right_reply_looks_where_the_answer_alone_is_none(
+def test_a_protocol_gives_a_right_reply_if_the_bare_answer_is_not_one(
     tmp_path: Path, old: str, new: str, found: str
 ) -> None:
     assert old in MARKED
@@ -401,7 +401,7 @@ NUMBERED = {
 }
 
 
-def test_a_format_may_hold_ids_of_its_own_form_alone(tmp_path: Path) -> None:
+def test_a_format_may_restrict_the_form_of_ids(tmp_path: Path) -> None:
     text = (OWN / "cards.py").read_text()
     for old, new in NUMBERED.items():
         assert old in text
@@ -446,7 +446,7 @@ FORMATS.add("mazes", Format(read, "mazes", specimen=specimen, writes=Writer(to_r
 '''
 
 
-def test_a_format_of_rows_for_an_environment_of_ones_own_is_tried_with_rows_that_are_for_it(
+def test_a_format_for_a_custom_environment_is_checked_with_its_rows(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "mazes.py"

@@ -1,4 +1,4 @@
-"""A user's own tool that turns a picture: an honest turn is a look, a claim of another one is faked."""
+"""A custom tool that rotates a picture: an honest rotation is a look, a false claim is faked."""
 
 import asyncio
 import io
@@ -25,7 +25,7 @@ from vtune.tools.tool import Scene
 from vtune.uses import forget, use, used
 
 SIZE = (140, 100)
-"""Not a square, which would hide mixed-up sides."""
+"""Not square, as a rotated square could hide swapped axes."""
 BLOTCHES = np.random.default_rng(3).integers(0, 256, (25, 35, 3), dtype=np.uint8)
 PICTURE = Picture(encode(np.asarray(Image.fromarray(BLOTCHES).resize(SIZE))), seen=SIZE)
 LARGE, BESIDE = (10.0, 10.0, 90.0, 80.0), (100.0, 5.0, 135.0, 40.0)
@@ -54,7 +54,7 @@ def asked(*boxes: tuple[float, float, float, float]) -> Sample:
 
 
 def scored(angle: int, seen: Observation, *crops: Crop) -> Trajectory:
-    """A scored trajectory with one turn, with the observation's crops or with others in their place."""
+    """A scored trajectory with one rotation, with the observation's crops or others instead."""
     width, height = Image.open(io.BytesIO(seen.images[0])).size
     made = crops or tuple(Crop(one.image, one.bbox, 1, one.matrix) for one in seen.crops)
     call = Call(
@@ -89,7 +89,7 @@ def test_the_map_leads_back_to_the_pixel(angle: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("angle", [90, 180, 270])
-def test_an_honest_turn_is_paid_and_not_flagged(angle: int, tmp_path: Path) -> None:
+def test_an_honest_rotation_is_rewarded_and_not_flagged(angle: int, tmp_path: Path) -> None:
     found = scored(angle, turned(angle, tmp_path))
     assert found.calls[0].flags == ()
     assert found.calls[0].crops[0].look == "verified"
@@ -97,7 +97,7 @@ def test_an_honest_turn_is_paid_and_not_flagged(angle: int, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("angle", [90, 180, 270])
-def test_a_turn_that_says_another_angle_or_none_is_faked(angle: int, tmp_path: Path) -> None:
+def test_a_rotation_with_a_false_or_missing_angle_is_faked(angle: int, tmp_path: Path) -> None:
     seen = turned(angle, tmp_path)
     other = turned({90: 270, 180: 90, 270: 90}[angle], tmp_path).crops[0]
     (honest,) = seen.crops

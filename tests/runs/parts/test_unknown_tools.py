@@ -1,4 +1,4 @@
-"""A record with an unknown tool can be read: only running the tool needs it."""
+"""A record that names an unknown tool can be read: only running the tool requires it."""
 
 import json
 from dataclasses import replace
@@ -39,7 +39,7 @@ def test_a_record_of_an_unknown_tool_is_shown_and_audited(kept: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "unknown"), [("maze_of_another", {"maze_of_another"}), ("tools", set())])
-def test_acts_in_an_environment_that_is_here_are_of_no_unknown_tool(name: str, unknown: set[str]) -> None:
+def test_actions_in_a_known_environment_are_not_unknown_tools(name: str, unknown: set[str]) -> None:
     assert "tools" in ENVIRONMENTS
     assert "tools" not in TOOLS
     done = looks(TARGET)

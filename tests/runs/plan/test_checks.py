@@ -28,7 +28,7 @@ from vtune.schema.parquet import read_samples, write_samples
 
 @contextmanager
 def endpoint(status: int, body: Any) -> Iterator[str]:
-    """The URL of a server that always gives the same response."""
+    """Run a server with one fixed answer; yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -67,7 +67,7 @@ def recipe_file(folder: Path, model: Path, data: Path, **changes: str) -> Path:
         (b"\xff\xfe", "not UTF-8"),
     ],
 )
-def test_a_file_that_is_no_recipe_is_told_as_text(content: bytes, said: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_recipe_is_reported_as_text(content: bytes, said: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_bytes(content)
     ended = vtune("doctor", path)
@@ -80,7 +80,7 @@ def check_recipe(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("probed")
-def test_a_recipe_whose_needs_are_met_passes(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_a_recipe_with_all_requirements_passes(tiny: Path, lens: Path, tmp_path: Path) -> None:
     path = recipe_file(tmp_path, tiny, lens / "train.parquet")
     ended = vtune("doctor", path, "--json")
     result = json.loads(ended.out)
@@ -129,7 +129,7 @@ def cut(path: Path) -> None:
 
 
 def spoilt(path: Path, **changes: Any) -> None:
-    """Replace the fourth row of a file."""
+    """A file with the fourth row replaced."""
     rows = list(read_samples(path))
     rows[3] = replace(rows[3], **changes)
     write_samples(path, rows)
@@ -147,7 +147,7 @@ def spoilt(path: Path, **changes: Any) -> None:
     ],
     ids=["cut", "picture", "tool", "judge", "length"],
 )
-def test_data_that_a_start_refuses_are_a_check_that_fails(
+def test_data_that_a_run_would_refuse_fail_a_check(
     spoil: Callable[[Path], None], given: list[str], said: str, tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "train.parquet"
@@ -187,7 +187,7 @@ def test_supervised_training_needs_no_sandbox(tiny: Path, lens: Path, tmp_path: 
     assert json.loads(vtune("doctor", path, "--json").out)["sandbox"]["needed"] is False
 
 
-def test_room_for_the_checkpoints_of_a_run_by_epochs_is_asked_for_all_its_steps(
+def test_disk_space_for_checkpoints_of_an_epoch_run_counts_all_steps(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     """32 traces, 24 epochs and a batch of 16 are 48 steps."""
@@ -216,7 +216,7 @@ def test_checkpoints_take_as_much_as_a_dry_run_says(tiny: Path, lens: Path, tmp_
     assert disk["found"].endswith(f"checkpoints take up to {together:.1f} GB")
 
 
-def test_the_pixels_of_the_suites_that_a_recipe_names_are_held_against_its_own(
+def test_the_pixel_budgets_of_a_recipes_suites_are_compared_with_its_own(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     own = "{suite: mmmu, limit: 1, settings: {images.max_pixels: 12544}}"
@@ -244,7 +244,7 @@ def test_an_engine_that_is_not_installed_is_named(tiny: Path, lens: Path, tmp_pa
 
 
 @pytest.mark.usefixtures("probed")
-def test_what_a_recipe_lacks_is_named_with_its_remedy_and_exit_1() -> None:
+def test_a_missing_requirement_is_reported_with_a_fix_and_exit_1() -> None:
     ended = vtune("doctor", "rl/codev", "--json")
     assert ended.code == 1
     result = json.loads(ended.out)
@@ -256,7 +256,7 @@ def test_what_a_recipe_lacks_is_named_with_its_remedy_and_exit_1() -> None:
     assert "fix  data: make or import it" in text
 
 
-def test_a_name_that_two_recipes_share_is_asked_for(tmp_path: Path) -> None:
+def test_an_ambiguous_recipe_name_is_refused(tmp_path: Path) -> None:
     ended = vtune("doctor", "codev")
     assert ended.code == 2
     assert "sft/codev or rl/codev" in ended.err
@@ -291,7 +291,7 @@ def test_a_judge_is_asked_which_models_it_serves(monkeypatch: pytest.MonkeyPatch
     assert "refused" in gone.found
 
 
-def test_the_remedy_of_a_judge_fits_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fix_for_a_judge_matches_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "wrong")
     with endpoint(401, {}) as url:
         found = checks._judge(judge(url, api_key_env="MY_KEY"))
@@ -302,7 +302,7 @@ def test_the_remedy_of_a_judge_fits_what_is_wrong(monkeypatch: pytest.MonkeyPatc
     assert "--port" not in checks._judge(judge("http://no-such-host.invalid/v1")).fix
 
 
-def test_what_answers_in_no_http_is_a_check_that_fails() -> None:
+def test_a_server_that_does_not_speak_http_fails_a_check() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def greet() -> None:
@@ -316,7 +316,7 @@ def test_what_answers_in_no_http_is_a_check_that_fails() -> None:
     assert "no answer in HTTP" in found.found
 
 
-def test_a_proxy_is_asked_only_where_a_run_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_is_used_only_if_a_run_would_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with endpoint(200, {"judge": None, "data": []}) as url:
@@ -328,13 +328,13 @@ def test_a_proxy_is_asked_only_where_a_run_would(monkeypatch: pytest.MonkeyPatch
         assert checks._judge(judge(url)).level == "fail"
 
 
-def test_rollout_servers_are_asked_too() -> None:
+def test_rollout_servers_are_checked_too() -> None:
     with endpoint(200, {}) as url:
         values = {"rollout": {"servers": [url, "http://127.0.0.1:9"]}}
         assert [check.level for check in checks._services(values, None)] == ["ok", "fail"]
 
 
-def test_reward_services_are_asked_whether_they_live_and_have_the_same_judge(
+def test_reward_services_are_checked_for_health_and_the_same_judge(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = {"model": "big", "temperature": 0.0, "max_tokens": 8}
@@ -384,7 +384,7 @@ def test_a_driver_must_know_the_cuda_of_torch(driver: str, cuda: str, level: str
     assert doctor._driver([], "no GPU") == []
 
 
-def test_a_package_is_mended_with_the_version_that_was_tested() -> None:
+def test_the_fix_for_a_package_is_the_tested_version() -> None:
     rows = [
         {"name": "torch", "wanted": "<2.14,>=2.11", "ok": False},
         {"name": "numpy", "wanted": ">=2", "ok": False},

@@ -27,7 +27,7 @@ class NoSandbox:
         pass
 
 
-def test_the_doctor_tells_what_is_there() -> None:
+def test_the_doctor_reports_what_is_installed() -> None:
     ended = vtune("doctor", "--json")
     result = json.loads(ended.out)
     assert ended.code == (0 if result["sandbox"]["tier"] else 1)
@@ -42,7 +42,7 @@ def test_the_doctor_tells_what_is_there() -> None:
     assert result["sandbox"]["capacity"] > 0
 
 
-def test_a_machine_without_a_sandbox_is_a_row_and_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_sandbox_is_reported_with_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "Sandbox", NoSandbox)
     ended = vtune("doctor")
     assert (ended.code, ended.err) == (1, "")
@@ -60,7 +60,7 @@ def test_a_machine_without_a_sandbox_is_a_row_and_exit_1(monkeypatch: pytest.Mon
         ("torch>=2.11,<2.14", None, False, "not installed"),
     ],
 )
-def test_a_package_is_held_against_its_range(
+def test_a_package_is_compared_with_its_range(
     need: str, installed: str | None, ok: bool, note: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(versions, "_version", lambda name: installed)
@@ -89,7 +89,7 @@ GOOD = {"tier": "namespaces", "needed": True}
         ),
     ],
 )
-def test_what_to_do_follows_from_what_is_missing(
+def test_the_advice_follows_from_what_is_missing(
     packages: list[dict[str, Any]], gpus: list[str], cuda: str, tier: str | None, starts: list[str]
 ) -> None:
     fixes = doctor._fixes(packages, gpus, cuda, {"tier": tier, "needed": True})
@@ -105,18 +105,20 @@ def test_what_to_do_follows_from_what_is_missing(
         ("", "torch cannot be imported"),
     ],
 )
-def test_what_torch_makes_of_the_gpus_is_told(said: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_torch_sees_of_the_gpus_is_reported(
+    said: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(doctor, "_said", lambda command: said)
     assert doctor._cuda() == told
 
 
-def test_a_command_that_fails_says_nothing() -> None:
+def test_a_failing_probe_command_gives_no_output() -> None:
     assert doctor._said(["false"]) == ""
     assert doctor._said(["/no/such/command"]) == ""
     assert doctor._said(["echo", "yes"]) == "yes\n"
 
 
-def test_a_layer_that_is_off_has_its_reason() -> None:
+def test_a_disabled_sandbox_layer_has_a_reason() -> None:
     notes = ["namespaces: flat was asked for", "something else"]
     assert doctor._layer("landlock", 7, notes) == {"name": "landlock", "on": True, "why": "ABI 7"}
     assert doctor._layer("landlock", 0, notes)["on"] is False

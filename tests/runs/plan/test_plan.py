@@ -60,7 +60,7 @@ def test_codev_fits_on_eight_gpus_of_80_gb_and_the_parts_add_up() -> None:
     assert found["peak_gb"] < found["room_gb"] < 80
 
 
-def test_one_gpu_of_24_gb_is_told_what_to_change_and_the_advice_is_true() -> None:
+def test_one_gpu_of_24_gb_gets_advice_that_works() -> None:
     machine = machine_of(1, 24)
     before = codev(update__activation_checkpointing=False, update__micro_tokens=65536)
     found = plan(before, machine)
@@ -84,7 +84,7 @@ def taking(recipe: Any, words: list[str]) -> Any:
     return changed(recipe, Remedy(sets, ""))
 
 
-def test_the_page_shows_what_is_printed() -> None:
+def test_the_page_shows_the_real_output() -> None:
     """`…` stands for omitted lines."""
     (block,) = (text for text in blocks("cli/rl.md") if "# DOES NOT FIT" in text)
     command, *shown = block.splitlines()
@@ -99,15 +99,15 @@ def test_the_page_shows_what_is_printed() -> None:
         rest = f"\n{rest}"
 
 
-def test_a_remedy_that_leaves_the_learning_as_it_is_comes_first() -> None:
+def test_advice_that_does_not_affect_learning_comes_first() -> None:
     found = plan(codev(update__activation_checkpointing=False), machine_of(8, 80))
     assert [one["set"] for one in found["remedies"]] == [["update.activation_checkpointing=true"]]
     assert not found["remedies"][0]["changes_learning"]
     assert found["remedies"][0]["fits"]
 
 
-def test_what_a_recipe_offloads_and_freezes_stays_so_and_adapters_alone_are_enough() -> None:
-    """A list that is set replaces the recipe's: without `params`, the weights would return to the GPU."""
+def test_advice_keeps_offloading_and_freezing_and_adapters_suffice() -> None:
+    """A list that is set replaces the recipe's: without `params` the weights came back to the GPU."""
     machine = machine_of(1, 24)
     given = ["update.zero_stage=3", "update.offload=[params]"]
     recipe = of_sft(*given, "update.freeze=[connector]")
@@ -120,8 +120,8 @@ def test_what_a_recipe_offloads_and_freezes_stays_so_and_adapters_alone_are_enou
     assert [word.partition("=")[0] for word in remedy["set"]] == ["update.lora"]
 
 
-def test_a_remedy_that_only_made_up_for_another_goes_with_it() -> None:
-    """With weights that return to the GPU, shorter conversations do save something."""
+def test_advice_that_only_compensates_other_advice_is_dropped_with_it() -> None:
+    """Beside weights that come back to the GPU, shorter conversations save something."""
     recipe = of_sft("update.zero_stage=3", "update.offload=[params]")
     lora = {"rank": 32, "alpha": 64.0, "targets": ["q_proj", "k_proj", "v_proj", "o_proj"]}
     back = Remedy({"update.offload": ["optimizer"]}, "the weights come back")
@@ -130,7 +130,7 @@ def test_a_remedy_that_only_made_up_for_another_goes_with_it() -> None:
     assert needed(recipe, [back, adapters, shorter], SEVEN, machine_of(1, 24)) == [adapters]
 
 
-def test_the_host_holds_what_is_written_in_the_background() -> None:
+def test_host_memory_includes_background_writes() -> None:
     found = [
         plan(codev(checkpoints__background=background), machine_of(8, 80)) for background in (False, True)
     ]
@@ -140,8 +140,8 @@ def test_the_host_holds_what_is_written_in_the_background() -> None:
     assert "116.1 GB of the host's memory" in "\n".join(plan_lines({"plan": found[1]}))
 
 
-def test_each_host_holds_its_part() -> None:
-    """A background write needs memory for a host's processes; eight per host if nothing else is known."""
+def test_each_host_holds_only_its_share() -> None:
+    """What a background write needs is that of a host's processes; nobody says how many, then eight each."""
     one, two, alone = (
         plan(codev(checkpoints__background=True), machine_of(gpus, 80, hosts=hosts))
         for gpus, hosts in ((8, None), (16, None), (16, 1))
@@ -156,8 +156,8 @@ def test_each_host_holds_its_part() -> None:
     assert "fits: 16 GPU(s) of 80 GB on 2 machines (as asked; speeds of H100)" in lines
 
 
-def test_a_vllm_draws_as_many_conversations_at_a_time_as_its_cache_holds() -> None:
-    """For the 32B on two GPUs; with 0.51 of 80 GB there is room for one of 28,672 tokens."""
+def test_vllm_concurrency_is_limited_by_its_cache() -> None:
+    """Of the 32B on two GPUs; with 0.51 of 80 GB there is room for one of 28,672 tokens."""
     shape = shape_of(known_shapes()["Qwen2.5-VL-32B"])
 
     def drawing(share: float, memory: float) -> float:
@@ -169,8 +169,8 @@ def test_a_vllm_draws_as_many_conversations_at_a_time_as_its_cache_holds() -> No
     assert drawing(0.8, 141) == drawing(0.9, 141)  # room for all
 
 
-def test_a_cache_is_split_among_no_more_gpus_than_there_are_heads() -> None:
-    """The 3B has two: with eight GPUs, each holds as much of a conversation as with two."""
+def test_a_cache_is_split_over_at_most_as_many_gpus_as_heads() -> None:
+    """The 3B model has two: with eight GPUs each holds as much of a conversation as with two."""
     shape, machine = shape_of(known_shapes()["Qwen2.5-VL-3B"]), machine_of(8, 80)
     at_once = {}
     for size in (2, 8):
@@ -183,7 +183,7 @@ def test_a_cache_is_split_among_no_more_gpus_than_there_are_heads() -> None:
 
 
 @pytest.mark.parametrize(("gpus", "hosts"), [(8, 2), (16, 2), (16, 8), (8, 1)])
-def test_advice_lets_no_vllm_be_spread_over_machines(gpus: int, hosts: int) -> None:
+def test_advice_never_spreads_a_vllm_over_machines(gpus: int, hosts: int) -> None:
     model = "model=Qwen/Qwen2.5-VL-32B-Instruct"
     machine = machine_of(gpus, 80, hosts=hosts)
     for one in plan(load_recipe(find("codev", "recipes.rl"), RLRecipe, [model]), machine)["remedies"]:
@@ -197,21 +197,21 @@ def test_gpus_take_as_few_machines_as_have_the_same_number_each(gpus: int, hosts
     assert hosts_of(gpus) == hosts
 
 
-def test_more_gpus_are_advised_on_machines_like_those_that_there_are() -> None:
+def test_more_gpus_are_advised_on_similar_machines() -> None:
     four = machine_of(8, 80, hosts=2)
     assert [_grown(four, gpus).hosts for gpus in (16, 32)] == [4, 8]
     assert _grown(machine_of(12, 80), 16).hosts == 2  # six do not divide 16
     assert _grown(machine_of(1, 80), 8).hosts == 1
 
 
-def test_gpus_of_this_machine_are_on_one_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_of_this_machine_count_as_one_host(monkeypatch: pytest.MonkeyPatch) -> None:
     said = {"name": ["NVIDIA H100"] * 16, "memory.total": ["81559 MiB"] * 16}
     monkeypatch.setattr("vtune.runs.plan.machine._driver", said.__getitem__)
     assert [machine_of(gpus, None).hosts for gpus in (None, 16, 32)] == [1, 1, 4]
 
 
-def test_advice_leaves_room_for_many_conversations() -> None:
-    """With the minimum that starts, two GPUs per vLLM, only one conversation of 28,672 tokens would fit."""
+def test_advice_leaves_memory_for_many_conversations() -> None:
+    """With the least that starts, two GPUs to a vLLM, one conversation of 28,672 tokens would be there."""
     recipe = load_recipe(find("codev", "recipes.rl"), RLRecipe, ["model=Qwen/Qwen2.5-VL-32B-Instruct"])
     found = plan(recipe, machine_of(16, 80))
     assert [one["fits"] for one in found["remedies"]] == [False, False, True]
@@ -221,7 +221,7 @@ def test_advice_leaves_room_for_many_conversations() -> None:
     assert any(line.startswith("  then: KV cache") for line in plan_lines({"plan": found}))
 
 
-def test_a_step_that_cannot_start_takes_no_time() -> None:
+def test_a_step_that_cannot_start_has_no_time_estimate() -> None:
     small, large = (plan(codev(), machine_of(8, memory), steps=10)["step"] for memory in (24, 141))
     timed = {"seconds", "seconds, update", "seconds, rollout", "tokens per second", "hours, all steps"}
     assert large.keys() - small.keys() == timed
@@ -229,7 +229,7 @@ def test_a_step_that_cannot_start_takes_no_time() -> None:
     assert small.keys() == {"conversations", "tokens", "tokens, at most", "written"}
 
 
-def test_gpus_that_share_a_row_hold_a_part_of_it_each() -> None:
+def test_gpus_that_share_a_row_each_hold_a_part_of_it() -> None:
     machine = machine_of(8, 80)
     alone, four = (
         phases_of(
@@ -245,7 +245,7 @@ def test_gpus_that_share_a_row_hold_a_part_of_it_each() -> None:
     assert four["weights"] == alone["weights"]
 
 
-def test_a_row_that_is_too_long_for_one_gpu_is_to_be_shared() -> None:
+def test_advice_shares_a_row_too_long_for_one_gpu() -> None:
     found = plan(codev(rollout__max_tokens=131072), machine_of(8, 80))
     assert found["fits"] is False
     (shared,) = [one for one in found["remedies"] if any("sequence_parallel" in word for word in one["set"])]
@@ -254,8 +254,8 @@ def test_a_row_that_is_too_long_for_one_gpu_is_to_be_shared() -> None:
     assert found["remedies"][-1]["fits"]
 
 
-def test_a_row_is_to_be_shared_within_a_machine() -> None:
-    """Two exchanges per layer need its fast links."""
+def test_advice_shares_a_row_only_within_a_machine() -> None:
+    """Two exchanges per layer need the links within a machine."""
     values = codev().model_dump(mode="json")
     offered = remedies(values, shape_of(known_shapes()["Qwen3-VL-8B"]), machine_of(32, 80))
     assert {one.sets.get("update.sequence_parallel", 0) for one in offered} - {0} == {2, 4, 8}
@@ -270,7 +270,7 @@ def test_a_row_is_not_shared_by_more_gpus_than_heads_allow() -> None:
         plan(codev(update__sequence_parallel=4), machine_of(6, 80))
 
 
-def test_no_remedy_is_offered_that_the_recipe_would_refuse() -> None:
+def test_no_advice_is_given_that_the_recipe_would_refuse() -> None:
     shipped = load_recipe(find("codev", "recipes.rl"), RLRecipe)
     found = plan(shipped, machine_of(1, 24))
     assert found["remedies"]
@@ -285,7 +285,7 @@ def test_the_shipped_codev_fits_on_eight_gpus_of_80_gb() -> None:
     assert plan(load_recipe(find("codev", "recipes.rl"), RLRecipe), machine_of(8, 80))["fits"]
 
 
-def test_more_gpus_or_a_smaller_model_are_named_where_settings_are_not_enough() -> None:
+def test_more_gpus_or_a_smaller_model_are_advised_if_settings_do_not_suffice() -> None:
     found = plan(codev(), machine_of(1, 40))
     (more,) = [text for text in found["otherwise"] if text.startswith("4 GPUs of 40 GB, with ")]
     assert "update.sequence_parallel=4" in more
@@ -302,7 +302,7 @@ def test_separate_servers_leave_the_training_gpus_alone() -> None:
     assert set(beside) - set(away) == {"vLLM weights", "vLLM at work", "KV cache"}
 
 
-def test_a_batch_that_is_drawn_while_another_trains_takes_its_memory_too() -> None:
+def test_a_batch_generated_during_training_takes_memory_too() -> None:
     machine = machine_of(8, 80)
     one, two = (
         phases_of(codev(rollout__staleness=value).model_dump(mode="json"), SEVEN, machine) for value in (0, 1)
@@ -311,7 +311,7 @@ def test_a_batch_that_is_drawn_while_another_trains_takes_its_memory_too() -> No
     assert not plan(codev(rollout__staleness=1), machine)["fits"]
 
 
-def test_a_vllm_that_gets_adapters_alone_sleeps_in_the_memory_of_the_host() -> None:
+def test_a_vllm_with_adapter_updates_sleeps_in_host_memory() -> None:
     machine = machine_of(8, 80)
     lora = {"rank": 16, "alpha": 32, "targets": ("q_proj",)}
     merged, alone, ahead = (
@@ -353,8 +353,8 @@ def test_the_plan_knows_what_vllm_needs_when_it_wakes() -> None:
         assert "hand-over" not in phases_of(codev(**changes).model_dump(mode="json"), SEVEN, machine)
 
 
-def test_the_plan_says_what_checkpoints_take_of_the_disk() -> None:
-    """16 bytes per weight: bfloat16 twice, and three numbers in float32."""
+def test_the_plan_states_the_disk_space_of_checkpoints() -> None:
+    """16 bytes per weight: bfloat16 twice, and three float32 numbers."""
     found = plan(codev(checkpoints__keep=3), machine_of(8, 80))
     one = 16 * SEVEN.total / 1e9
     assert found["disk_gb"] == {
@@ -366,7 +366,7 @@ def test_the_plan_says_what_checkpoints_take_of_the_disk() -> None:
     assert plan(codev(checkpoints__keep=more), machine_of(8, 80))["disk_gb"]["at the same time"] == 5
 
 
-def test_a_recipe_by_epochs_is_planned_for_as_many_steps_as_its_data_make() -> None:
+def test_a_recipe_by_epochs_is_planned_with_the_steps_of_its_data() -> None:
     machine, curve = machine_of(8, 80), "checkpoints.keep={newest: 2, every: 500}"
     by_steps = plan(of_sft("epochs=null", "steps=7800", curve), machine)
     assert by_steps["disk_gb"]["at the same time"] == 2 + 1 + 7800 // 500
@@ -375,7 +375,7 @@ def test_a_recipe_by_epochs_is_planned_for_as_many_steps_as_its_data_make() -> N
     assert (by_epochs["disk_gb"], by_epochs["step"]) == (by_steps["disk_gb"], by_steps["step"])
 
 
-def test_checkpoints_for_the_curve_are_told_also_where_the_data_are_not_here() -> None:
+def test_checkpoints_for_the_curve_are_reported_even_without_the_data() -> None:
     ended = vtune(
         *("sft", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "80"),
         *setting(checkpoints__keep="{newest: 2, every: 500}"),
@@ -404,7 +404,7 @@ def test_a_dry_run_of_epochs_counts_the_steps_of_the_data(tiny: Path, lens: Path
         ("NVIDIA RTX A1000", 8188, "RTX 4090"),
     ],
 )
-def test_a_card_that_comes_in_two_sizes_has_the_speed_of_its_own(
+def test_a_gpu_sold_in_two_memory_sizes_has_the_right_speed(
     name: str, mib: int, like: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = tmp_path / "nvidia-smi"
@@ -416,7 +416,7 @@ def test_a_card_that_comes_in_two_sizes_has_the_speed_of_its_own(
 
 
 def test_a_shared_vllm_has_its_share_of_weights_and_cache_on_each_gpu() -> None:
-    """This way orsta-32b runs on one machine with eight GPUs."""
+    """So orsta-32b runs on one machine with eight GPUs."""
     machine = machine_of(8, 141)
     given = ["rollout.servers=[]", "rollout.gpu_memory=0.3", "rollout.tensor_parallel=8"]
     recipe = load_recipe(find("orsta-32b", "recipes.rl"), RLRecipe, given)
@@ -438,8 +438,8 @@ def test_a_shared_vllm_has_its_share_of_weights_and_cache_on_each_gpu() -> None:
 
 
 @pytest.mark.parametrize("gpus", [4, 8])
-def test_a_vllm_that_one_gpu_cannot_hold_is_to_be_shared_before_the_trained_weights_draw(gpus: int) -> None:
-    """Then a 32B fits as it is; its plan used to say that no change of the recipe alone was enough."""
+def test_advice_shares_a_vllm_before_generating_with_the_trained_weights(gpus: int) -> None:
+    """So a 32B fits as it is: its plan said that no change of the recipe alone is enough."""
     machine = machine_of(gpus, 80)
     recipe: Any = load_recipe(find("codev", "recipes.rl"), RLRecipe)
     found = plan(recipe, machine, shape="Qwen2.5-VL-32B")
@@ -476,7 +476,7 @@ def test_a_vllm_is_shared_by_as_many_gpus_as_its_engine_takes() -> None:
         (8, 80, {"rollout__staleness": 1}, 0.26),
     ],
 )
-def test_a_share_that_cannot_hold_vllm_does_not_fit_and_none_is_offered(
+def test_a_memory_share_too_small_for_vllm_does_not_fit_and_is_not_advised(
     gpus: int, memory: float, changes: dict[str, Any], share: float
 ) -> None:
     """vLLM needs 16.58 GB for the weights, 2.17 for working memory and 1.64 for one conversation: 20.39.
@@ -495,14 +495,14 @@ def test_a_share_that_cannot_hold_vllm_does_not_fit_and_none_is_offered(
     assert plan(recipe, machine)["fits"]
 
 
-def test_a_share_that_cannot_hold_vllm_is_told_with_what_it_needs() -> None:
+def test_a_memory_share_too_small_for_vllm_is_reported_with_the_need() -> None:
     lines = list(plan_lines({"plan": plan(codev(rollout__gpu_memory=0.1), machine_of(8, 80))}))
     assert any(line.startswith("DOES NOT FIT") for line in lines)
     assert "rollout.gpu_memory 0.1 gives vLLM 8.0 GB, and it needs 20.4 GB to start" in lines
 
 
-def test_a_remedy_that_moves_memory_to_the_host_tells_how_much() -> None:
-    # A checkpoint written in the background has a copy there too.
+def test_advice_that_moves_memory_to_the_host_says_how_much() -> None:
+    # A checkpoint that is written in the background has a copy there, too.
     recipe = load_recipe(find("orsta-32b", "recipes.rl"), RLRecipe, ["checkpoints.background=false"])
     found = plan(recipe, machine_of(8, 80))
     (remedy,) = found["remedies"]
@@ -523,7 +523,7 @@ def test_a_step_of_codev_takes_minutes_on_eight_h200_as_its_authors_had() -> Non
     assert twice["seconds"] == pytest.approx(step["seconds"] / 2, rel=0.1)
 
 
-def test_machines_that_a_shared_vllm_would_be_spread_over_are_refused_in_a_dry_run(tmp_path: Path) -> None:
+def test_a_dry_run_refuses_a_vllm_spread_over_machines(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("first slots=4\nsecond slots=4\n")
     words = ["rl", "--recipe", "codev", "--dry-run", "--gpus", "2", "--hostfile", tmp_path / "hosts"]
     ended = vtune(*words, "--gpu-memory", "80", "--set", "rollout.tensor_parallel=4")
@@ -532,8 +532,8 @@ def test_machines_that_a_shared_vllm_would_be_spread_over_are_refused_in_a_dry_r
     assert "which have 2 processes each" in ended.err
 
 
-def test_a_step_takes_no_longer_for_what_is_not_trained() -> None:
-    """By hand, from 6 N D: the forward, the gradients of inputs and of weights, and the forward once more."""
+def test_untrained_parts_take_no_backward_time() -> None:
+    """By hand, of 6 N D: the forward, the gradient of inputs, that of weights, and the forward once more."""
     machine = machine_of(8, 141)
 
     def seconds(**changes: Any) -> float:
@@ -557,8 +557,8 @@ def test_a_step_takes_no_longer_for_what_is_not_trained() -> None:
         assert found == pytest.approx((3 * language + looking) / speed, rel=0.001)
 
 
-def test_what_servers_draw_ahead_takes_no_time_of_its_own() -> None:
-    """The plan also states how fast it assumes them to be: it does not know their hardware."""
+def test_generation_ahead_on_servers_takes_no_step_time() -> None:
+    """And a plan says how fast it takes them to be: it does not know what they run on."""
     found = [
         step_of(
             codev(rollout__servers=["http://a:8000"], rollout__staleness=ahead).model_dump(mode="json"),
@@ -574,7 +574,7 @@ def test_what_servers_draw_ahead_takes_no_time_of_its_own() -> None:
     assert "servers" not in step_of(codev().model_dump(mode="json"), SEVEN, machine_of(8, 80))["assumed"]
 
 
-def test_a_dry_run_for_several_machines_says_what_each_of_them_needs(tmp_path: Path) -> None:
+def test_a_dry_run_for_several_machines_states_the_needs_of_each(tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text("one slots=8\ntwo slots=8\n")
     words = ["rl", "--recipe", "orsta-32b", "--dry-run", "--gpus", "8", "--gpu-memory", "80", "--json"]
@@ -605,7 +605,7 @@ def test_a_dry_run_for_several_machines_says_what_each_of_them_needs(tmp_path: P
 
 
 @pytest.mark.parametrize("tools", [("python",), ()])
-def test_the_sandbox_of_a_run_without_code_takes_nothing(
+def test_a_run_without_code_needs_no_sandbox_memory(
     tools: tuple[str, ...], lens: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "some.parquet"
@@ -630,9 +630,7 @@ def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() 
     assert started.code == 2
 
 
-def test_an_index_that_is_not_here_is_listed_and_one_that_is_none_is_refused(
-    tiny: Path, lens: Path, tmp_path: Path
-) -> None:
+def test_a_missing_index_is_listed_and_an_invalid_one_refused(tiny: Path, lens: Path, tmp_path: Path) -> None:
     section = {"index": str(tmp_path / "index"), "top_k": 3, "max_chars": 100}
     given = ("--set", f"tools={json.dumps({'text_search': section})}")
     words = rl(tiny, lens / "train.parquet", tmp_path / "run", *given)
@@ -655,7 +653,7 @@ def test_an_index_that_is_not_here_is_listed_and_one_that_is_none_is_refused(
         (["rollout.adapters=alone", "update.lora=null"], "nothing is adapted"),
     ],
 )
-def test_what_a_start_refuses_of_adapters_is_refused_by_a_dry_run(
+def test_a_dry_run_refuses_adapters_that_a_run_would_refuse(
     settings: list[str], said: str, tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     given = [word for one in settings for word in ("--set", one)]
@@ -667,7 +665,7 @@ def test_what_a_start_refuses_of_adapters_is_refused_by_a_dry_run(
     assert (ended.code, said in ended.err) == (2, True), ended.err
 
 
-def test_the_plan_stands_above_the_recipe_as_comments(tmp_path: Path) -> None:
+def test_the_plan_is_printed_above_the_recipe_as_comments(tmp_path: Path) -> None:
     ended = vtune("sft", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "141")
     assert ended.code == 0, ended.err
     assert "# missing here, so a start would fail: model Qwen/Qwen2.5-VL-7B-Instruct;" in ended.out
@@ -678,9 +676,7 @@ def test_the_plan_stands_above_the_recipe_as_comments(tmp_path: Path) -> None:
     assert again.out == ended.out
 
 
-def test_a_dry_run_of_what_is_here_reads_shape_and_pictures_from_it(
-    tiny: Path, lens: Path, tmp_path: Path
-) -> None:
+def test_a_dry_run_reads_shape_and_pictures_from_local_files(tiny: Path, lens: Path, tmp_path: Path) -> None:
     for words in (
         rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run", "--json"),
         sft(tiny, lens / "traces.parquet", tmp_path / "run", "--dry-run", "--json"),
@@ -719,7 +715,7 @@ def asked_by(judge: FakeJudge) -> list[str]:
     return setting(reward__judge="{" + text + "}")
 
 
-def test_the_pictures_that_the_data_have_are_planned_for_also_without_the_model(tmp_path: Path) -> None:
+def test_the_plan_uses_the_datas_pictures_even_without_the_model(tmp_path: Path) -> None:
     with serve("1") as judge:
         words = ["rl", "--recipe", "codev", "--gpus", "8", "--gpu-memory", "80", *asked_by(judge)]
         words += setting(rollout__max_turns=1)
@@ -772,7 +768,7 @@ def test_a_judge_that_no_sample_needs_is_not_asked(tiny: Path, lens: Path, tmp_p
     assert judge.requests == []
 
 
-def test_a_default_folder_that_holds_a_run_stops_no_dry_run(
+def test_an_occupied_default_folder_does_not_stop_a_dry_run(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -791,7 +787,7 @@ def test_a_default_folder_that_holds_a_run_stops_no_dry_run(
     assert "runs/codev-tiny holds a curation: starting needs another --out" in curated.err
 
 
-def test_the_numbers_of_a_dry_run_stand_in_tables(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_the_numbers_of_a_dry_run_are_in_tables(tiny: Path, lens: Path, tmp_path: Path) -> None:
     lines = vtune(*rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run")).out.splitlines()
     at = lines.index("# a step:")
     rows = {line[3:].split("  ")[0].strip(): line for line in lines[at + 1 : lines.index("#", at)]}
@@ -801,9 +797,7 @@ def test_the_numbers_of_a_dry_run_stand_in_tables(tiny: Path, lens: Path, tmp_pa
     assert "# assumed:" in lines
 
 
-def test_prompts_must_split_over_the_gpus_that_are_planned_for(
-    tiny: Path, lens: Path, tmp_path: Path
-) -> None:
+def test_prompts_must_split_over_the_planned_gpus(tiny: Path, lens: Path, tmp_path: Path) -> None:
     ended = vtune(*rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run", "--gpus", "3"))
     assert ended.code == 2
     assert "does not split over 3 processes" in ended.err
@@ -841,7 +835,7 @@ def test_planning_options_without_a_plan_are_refused() -> None:
     assert "only with --dry-run" in ended.err
 
 
-def test_a_plan_for_a_kind_of_gpu_has_its_memory_and_its_speed() -> None:
+def test_a_plan_for_a_gpu_type_uses_its_memory_and_speed() -> None:
     words = ["rl", "--recipe", "codev", "--dry-run", "--gpus", "8", "--json"]
 
     def planned(*options: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from vtune.sandbox.attacks.suite import SHIPPED, read_suite
 from vtune.schema.pixels import decode_picture
 
 
-def test_its_attacks_ship_and_are_quick() -> None:
+def test_the_self_tests_attacks_are_shipped_and_quick() -> None:
     attacks = read_suite(SHIPPED, self_test.ATTACKS)
     assert len(attacks) == len(self_test.ATTACKS) > 5
     assert all(attack.weak_ok and attack.soft <= 2 for attack in attacks)
@@ -25,12 +25,12 @@ def test_every_bomb_is_small_and_refused() -> None:
     assert self_test.picture_bombs() == ""
 
 
-def test_pictures_of_code_hold() -> None:
+def test_the_picture_checks_hold() -> None:
     assert self_test.session_pictures() == ""
 
 
 @pytest.mark.usefixtures("probed")
-def test_a_trial_that_does_not_hold_is_a_check_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_breach_in_the_self_test_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks() -> str:
         raise ServiceError("no sandbox")
 
@@ -45,12 +45,12 @@ def test_a_trial_that_does_not_hold_is_a_check_that_fails(monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("probed")
-def test_without_the_option_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_option_no_self_test_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_test, "TRIALS", {"bad": lambda: "it leaked"})
     ended = vtune("doctor", "--json")
     assert "self-test" not in ended.out
 
 
-def test_a_guard_that_is_missing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_guard_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_test, "decode_picture", lambda content: None)
     assert "a hairline of 200000 pixels was decoded" in self_test.picture_bombs()

@@ -48,7 +48,7 @@ def test_a_command_leaves_its_result_and_its_log(tmp_path: Path, capfd: pytest.C
     assert capfd.readouterr().err == log.read_text()
 
 
-def test_lines_of_several_are_told_apart_and_come_whole(
+def test_lines_of_several_children_are_complete_and_distinguished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     program(tmp_path, "#!/bin/sh\nprintf 'one\ntw' >&2; sleep 0.2; printf 'o\nend' >&2\n", monkeypatch)
@@ -57,14 +57,14 @@ def test_lines_of_several_are_told_apart_and_come_whole(
     assert (tmp_path / "log").read_text() == "one\ntwo\nend"
 
 
-def test_a_kill_is_its_negative_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_child_returns_the_negative_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, "#!/bin/sh\necho half\nkill -9 $$\n", monkeypatch)
     assert ended([], log=tmp_path / "log", result=tmp_path / "result") == -signal.SIGKILL
     assert not (tmp_path / "result").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_interrupts_the_command_interrupts_the_child_and_waits_for_it(
+def test_an_interrupt_is_passed_to_the_child_and_awaited(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path, OBEDIENT, monkeypatch)

@@ -219,7 +219,7 @@ def host_of(pid: int) -> str:
 
 
 def test_the_only_machine_of_a_hostfile_is_where_the_run_is(hosts: Hosts, tmp_path: Path) -> None:
-    """Not the machine of the command."""
+    """Not on the command's machine."""
     (tmp_path / "hosts").write_text(f"{SECOND} slots=2\n")
     run = tmp_path / "run"
     words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=400", "--out", str(run)]
@@ -247,8 +247,8 @@ def test_a_command_that_is_killed_leaves_no_rank_on_any_machine(
     assert not (run / "logs" / ENVIRONMENT).exists()
 
 
-def test_a_machine_that_goes_away_is_named_and_the_others_end(hosts: Hosts, tmp_path: Path) -> None:
-    """None of its ranks can record its end; if vtune is missing there, that is so from the start."""
+def test_a_lost_machine_is_named_and_the_others_end(hosts: Hosts, tmp_path: Path) -> None:
+    """No rank of it can note its end; without vtune there it is the same from the start."""
     run = tmp_path / "run"
     words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=4000", "--out", str(run)]
     (run / "logs").mkdir(parents=True)
@@ -279,8 +279,8 @@ def test_a_scheduler_may_tell_every_process_of_both_machines_to_stop(hosts: Host
 
 
 @pytest.mark.parametrize("told", ["command", "watcher"])
-def test_a_machine_that_saved_before_it_saw_the_order_is_not_lost(tmp_path: Path, told: str) -> None:
-    """A shared folder may show the order late there; its ranks stop together with those of other machines."""
+def test_a_machine_that_saved_before_seeing_the_stop_order_is_not_lost(tmp_path: Path, told: str) -> None:
+    """A shared folder may show the order late there, and its ranks stop with those of other machines."""
     (tmp_path / "rank-0.ended").write_text(json.dumps(Ended(0, 130, 0.0)._asdict()))
     if told == "watcher":
         give_order(tmp_path, SAVE)
@@ -292,8 +292,8 @@ def test_a_machine_that_saved_before_it_saw_the_order_is_not_lost(tmp_path: Path
     assert caught.value.code == 130
 
 
-def test_a_shared_folder_may_show_late_that_the_first_rank_has_ended(tmp_path: Path) -> None:
-    """As with NFS, if that rank ran on another machine."""
+def test_a_shared_folder_may_show_the_first_ranks_end_late(tmp_path: Path) -> None:
+    """As with NFS if that rank ran on another machine."""
     (tmp_path / LAUNCHER).touch()
     (tmp_path / "result").write_text("all is well")
     launcher = subprocess.Popen(["true"])
@@ -309,7 +309,7 @@ def test_a_shared_folder_may_show_late_that_the_first_rank_has_ended(tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == [LAUNCHER, "rank-0.ended", "result"]
 
 
-def test_a_launcher_that_ends_well_without_the_first_rank_has_failed(
+def test_a_launcher_that_exits_with_0_without_the_first_rank_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vtune.runs.processes.launch.UNSEEN", 0.3)
@@ -321,16 +321,18 @@ def test_a_launcher_that_ends_well_without_the_first_rank_has_failed(
 
 
 @pytest.mark.parametrize(("parent", "code"), [("os.getppid()", 0), ("os.getppid() + 1", -signal.SIGKILL)])
-def test_a_process_whose_parent_ended_before_it_was_tied_to_it_ends(parent: str, code: int) -> None:
-    """Killed at that moment, a watcher used to leave a rank that nobody knew about."""
+def test_a_process_ends_if_its_parent_died_before_they_were_linked(parent: str, code: int) -> None:
+    """Killed just then, a watcher left a rank that nobody knew of."""
     code_of = (
         f"import os; from vtune.runs.processes.watcher import die_with_parent; die_with_parent({parent})"
     )
     assert python(code_of).returncode == code
 
 
-def test_watchers_may_give_an_order_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scheduler signals all of them at once; none may pick up another's half-written file."""
+def test_watchers_may_write_a_stop_order_concurrently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler tells all of them at once; one must not take another's half-written file."""
     replace, others = Path.replace, iter([os.getpid() + 1])
 
     def late(self: Path, target: Path) -> Path:
@@ -374,8 +376,8 @@ def test_torchrun_may_start_the_processes(tmp_path: Path) -> None:
     assert steps_done(run) == done + 2
 
 
-def test_each_way_to_end_is_told_as_what_it_is_and_leaves_nothing(tmp_path: Path) -> None:
-    """Broken, interrupted, abandoned and told to stop, in ranks that train nothing."""
+def test_every_exit_is_reported_as_what_it_is_and_leaves_no_process(tmp_path: Path) -> None:
+    """Failure, interrupt, lost parent and stop order, in ranks that train nothing."""
     run = tmp_path / "run"
     words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=400", "--out", str(run)]
     again = [*words, "--resume"]
@@ -407,9 +409,7 @@ def test_each_way_to_end_is_told_as_what_it_is_and_leaves_nothing(tmp_path: Path
     assert json.loads((run / "state.json").read_text()) == steps_done(run)
 
 
-def test_told_to_stop_before_its_first_step_a_run_has_not_failed(
-    tiny: Path, lens: Path, tmp_path: Path
-) -> None:
+def test_a_run_stopped_before_its_first_step_has_not_failed(tiny: Path, lens: Path, tmp_path: Path) -> None:
     words = sft(tiny, lens / "traces.parquet", tmp_path / "run", *SHORT)
     started = Launched([*words, "--gpus", "2"], tmp_path / "said")
     assert eventually(lambda: len(started.ranks()) == 2, START), started.err
@@ -418,7 +418,7 @@ def test_told_to_stop_before_its_first_step_a_run_has_not_failed(
     assert started.gone(GONE)
 
 
-def test_wrong_input_is_told_once_and_as_such(tmp_path: Path) -> None:
+def test_wrong_input_is_reported_once_and_as_such(tmp_path: Path) -> None:
     """Whichever rank records its end first."""
     words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=-1"]
     for number in range(3):
@@ -442,8 +442,8 @@ def test_more_processes_than_a_machine_without_a_gpu_can_run_are_refused(
         _check_devices(most + 1, None)
 
 
-def test_a_rank_that_is_ending_is_not_cut_short_when_another_has_failed(tmp_path: Path) -> None:
-    """Python would report that its own teardown was interrupted."""
+def test_a_rank_that_is_exiting_is_not_killed_when_another_fails(tmp_path: Path) -> None:
+    """Python would say of its own teardown that it was interrupted."""
     first, other = (tmp_path / "run/logs" / name for name in ("rank-0.log", "rank-1.ended"))
     waits = (
         "import os, threading, time\n"
@@ -471,7 +471,7 @@ def test_a_rank_that_is_ending_is_not_cut_short_when_another_has_failed(tmp_path
     assert started.gone(GONE)
 
 
-def test_what_rank_0_ended_with_has_been_said_and_is_not_repeated(
+def test_an_error_already_printed_by_rank_0_is_not_repeated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for rank, error in enumerate(("error: one part is broken\n", "error: another is\n")):
@@ -483,7 +483,7 @@ def test_what_rank_0_ended_with_has_been_said_and_is_not_repeated(
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_a_run_that_a_part_of_ones_own_has_ended_is_not_said_to_resume(tmp_path: Path, saved: bool) -> None:
+def test_a_run_ended_by_a_custom_part_gets_no_advice_to_resume(tmp_path: Path, saved: bool) -> None:
     newest, logs = tmp_path / "checkpoints/newest", tmp_path / "logs"
     logs.mkdir()
     if saved:
@@ -501,7 +501,7 @@ def test_a_run_that_a_part_of_ones_own_has_ended_is_not_said_to_resume(tmp_path:
         assert (f"--set model={newest}" in caught.value.fix) is (saved and error is part)
 
 
-def test_data_that_are_not_there_are_told_before_anything_is_started(tiny: Path, tmp_path: Path) -> None:
+def test_missing_data_are_reported_before_anything_starts(tiny: Path, tmp_path: Path) -> None:
     words = rl(tiny, tmp_path / "gone.parquet", tmp_path / "run")
     ended = vtune(*words, "--gpus", "2")
     assert ended.code == 2
@@ -509,7 +509,7 @@ def test_data_that_are_not_there_are_told_before_anything_is_started(tiny: Path,
     assert not (tmp_path / "run").exists()
 
 
-def test_a_step_that_does_not_split_is_told_before_anything_is_started(
+def test_a_step_that_does_not_split_is_reported_before_anything_starts(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     words = rl(tiny, lens / "train.parquet", tmp_path / "run", *setting(prompts_per_step=3))
@@ -520,7 +520,7 @@ def test_a_step_that_does_not_split_is_told_before_anything_is_started(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_with_a_run_is_refused_before_anything_is_started(
+def test_a_folder_with_a_run_is_refused_before_anything_starts(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     words = sft(tiny, lens / "traces.parquet", tmp_path / "run", "--gpus", "2", "--resume")
@@ -530,7 +530,7 @@ def test_a_folder_with_a_run_is_refused_before_anything_is_started(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_way_to_start_must_be_whole(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_launch_options_must_be_complete(tiny: Path, lens: Path, tmp_path: Path) -> None:
     words = sft(tiny, lens / "traces.parquet", tmp_path / "run")
     for dry in ([], ["--dry-run"]):
         ended = vtune(*words, "--hostfile", tmp_path / "hosts", *dry)
@@ -543,7 +543,7 @@ def test_the_way_to_start_must_be_whole(tiny: Path, lens: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("there", "missing"), [("pdsh", "ssh"), ("ssh", "pdsh")])
-def test_what_reaches_other_machines_is_named_where_it_is_not_installed(
+def test_a_missing_remote_launcher_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hosts: Hosts, there: str, missing: str
 ) -> None:
     (tmp_path / there).symlink_to(hosts.programs / there)
@@ -552,7 +552,7 @@ def test_what_reaches_other_machines_is_named_where_it_is_not_installed(
         launch(["sft"], tmp_path / "run", processes=1, hostfile=hosts.file)
 
 
-def test_a_second_start_in_a_folder_leaves_the_run_that_goes_on_in_it_alone(tmp_path: Path) -> None:
+def test_a_second_start_in_a_folder_does_not_disturb_the_running_one(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "rank-0.ended").write_text("the first run's")
@@ -563,7 +563,7 @@ def test_a_second_start_in_a_folder_leaves_the_run_that_goes_on_in_it_alone(tmp_
     assert (logs / "rank-0.ended").read_text() == "the first run's"
 
 
-def test_variables_of_a_run_that_was_killed_are_none_of_the_next(
+def test_variables_of_a_killed_run_are_not_used_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rank assumes that those in the folder come from the command that started it."""
@@ -573,7 +573,7 @@ def test_variables_of_a_run_that_was_killed_are_none_of_the_next(
     assert ENVIRONMENT not in launch(["sft"], tmp_path, processes=1, hostfile=None)
 
 
-def test_a_file_in_place_of_the_folder_is_the_users_mistake(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_a_user_error(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
     with pytest.raises(RecipeError, match="is a file"):
         launch(["sft"], tmp_path / "run", processes=1, hostfile=None)

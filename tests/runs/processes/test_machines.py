@@ -1,4 +1,4 @@
-"""Which GPUs of which machines a run takes, and what they get from this machine's environment."""
+"""Which GPUs of which machines a run uses, and what they get of this machine's environment."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def hosts(folder: Path, text: str = "# ours\nfirst slots=8\n\nsecond slots=8  # 
 
 @pytest.fixture
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with an `ssh` that reaches every machine, all of which are this one."""
+    """A folder with a fake `ssh` for which every machine is this one."""
     folder = tmp_path / "programs"
     folder.mkdir()
     address = "10.0.$(($$ / 256 % 256)).$(($$ % 256))"
@@ -60,7 +60,7 @@ if "vtune.runs.processes.watcher" in sys.orig_argv:
 
 
 @pytest.mark.parametrize("name", ["runs", "my runs", "a&b;'c'", "$x `y`", "%h 100%", "müller_~1"])
-def test_every_rank_of_every_machine_knows_its_place(
+def test_every_rank_on_every_machine_knows_its_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: Path, name: str
 ) -> None:
     """Even if shells or pdsh find something to read in the working directory."""
@@ -103,7 +103,7 @@ def test_every_rank_of_every_machine_knows_its_place(
         ("echo Welcome", "first, .*, names no address of its own: `hostname -I` there ends in 'Welcome'"),
     ],
 )  # fmt: skip
-def test_a_machine_that_ssh_does_not_reach_is_named_before_anything_is_started(
+def test_a_machine_unreachable_by_ssh_is_named_before_anything_starts(
     tmp_path: Path, ssh: Path, text: str, said: str
 ) -> None:
     """pdsh would report it only when the others have ended, which wait for that machine."""
@@ -113,12 +113,12 @@ def test_a_machine_that_ssh_does_not_reach_is_named_before_anything_is_started(
 
 
 @pytest.mark.parametrize("prints", ["echo Welcome to 7", r"printf 'M\374nchen\n'; printf 'M\374nchen\n' >&2"])
-def test_what_a_profile_or_a_banner_says_is_no_address(tmp_path: Path, ssh: Path, prints: str) -> None:
+def test_output_of_a_profile_or_banner_is_not_an_address(tmp_path: Path, ssh: Path, prints: str) -> None:
     program(ssh / "ssh", f"{prints}; echo 10.0.0.7 172.17.0.1")
     assert '"address": "10.0.0.7"' in _command(["rl"], tmp_path, 1, hosts(tmp_path))[-1]
 
 
-def test_an_ssh_that_keeps_its_connection_open_for_others_has_answered(
+def test_an_ssh_with_a_persistent_connection_counts_as_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: Path
 ) -> None:
     monkeypatch.setattr("vtune.runs.processes.pdsh.SSH_SECONDS", 2.0)
@@ -149,7 +149,9 @@ def test_a_connection_outlives_sigterm_though_ssh_unblocks_it(tmp_path: Path) ->
         assert process.wait() == 0
 
 
-def test_without_it_the_first_ones_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_visible_devices_the_first_gpus_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert included(hosts(tmp_path), 2) == "0,1"
 
@@ -163,7 +165,7 @@ def test_without_it_the_first_ones_are_taken(tmp_path: Path, monkeypatch: pytest
         ("7,8", 2, "GPU 8 is wanted"),
     ],
 )
-def test_gpus_that_are_not_there_are_told_before_anything_is_started(
+def test_missing_gpus_are_reported_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str, gpus: int, said: str
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -218,7 +220,7 @@ if "vtune.cli.main" in sys.orig_argv:
 """
 
 
-def test_a_rank_elsewhere_gets_every_word_as_it_was_given(
+def test_a_remote_rank_gets_every_argument_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: Path
 ) -> None:
     words = ["rl", "--set", "reward.judge.base_url=http://judge/v1?a=1&b=2", "--set", "model=/data/$HOME (1)"]
@@ -231,7 +233,7 @@ def test_a_rank_elsewhere_gets_every_word_as_it_was_given(
     assert json.loads((tmp_path / "words").read_text()) == words
 
 
-def test_what_training_itself_reads_comes_along_and_no_password_is_in_a_command(
+def test_variables_that_training_reads_are_sent_without_secrets_in_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: Path
 ) -> None:
     given = {
@@ -249,14 +251,14 @@ def test_what_training_itself_reads_comes_along_and_no_password_is_in_a_command(
     assert "secret" not in " ".join(_command(["rl"], tmp_path, 1, hosts(tmp_path)))
 
 
-def test_a_variable_may_be_given_as_a_shell_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_may_be_taken_from_the_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".deepspeed_env").write_text("export NCCL_DEBUG=INFO\n")
     write_environment(tmp_path, ())
     assert json.loads((tmp_path / ENVIRONMENT).read_text())["NCCL_DEBUG"] == "INFO"
 
 
-def test_a_line_that_gives_no_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_a_variable_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".deepspeed_env").write_text("A=1\nexport\n")
     with pytest.raises(RecipeError, match=r"deepspeed_env, line 2 has 'export'"):
@@ -272,8 +274,8 @@ os._exit(int(os.environ["CODE"]))
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_what_a_rank_has_started_ends_with_it(tmp_path: Path, code: int) -> None:
-    """Such as the engine of a vLLM whose parent was killed; the rank has the first machine's variables."""
+def test_processes_started_by_a_rank_end_with_it(tmp_path: Path, code: int) -> None:
+    """As the engine of a vLLM, whose parent was killed; the rank has the first machine's variables."""
     logs = tmp_path / "logs"
     logs.mkdir()
     (tmp_path / "lib").mkdir()
@@ -300,7 +302,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_a_rank_whose_watcher_is_gone_is_ended_on_this_machine_alone(tmp_path: Path) -> None:
+def test_a_rank_without_its_watcher_is_ended_only_on_this_machine(tmp_path: Path) -> None:
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     (tmp_path / "rank-0.session").write_text(json.dumps([socket.gethostname(), sleeper.pid]))
     (tmp_path / "rank-9.session").write_text(json.dumps(["elsewhere", os.getpid()]))

@@ -1,4 +1,4 @@
-"""The results of an audit, in the terminal, in the document, and on pages."""
+"""Audit results in the terminal, in the document and on pages."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ from vtune.view.place import find_places
 
 
 def found() -> dict[str, Any]:
-    """The output of an audit of eight right answers: two judges, one exchange, and labels."""
+    """Audit results of eight right answers: two judges, one exchange, and labels."""
     rows = [
         AuditRow(
             sample_id=str(n), source="q", cluster=str(n), correct=True, calls=1, any_faithful=n < 6,
@@ -67,7 +67,7 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_report_shows_what_was_found_and_says_it_as_json(run: Path) -> None:
+def test_a_report_shows_audit_results_also_as_json(run: Path) -> None:
     shown = vtune("report", run)
     assert shown.code == 0, shown.err
     for text in (
@@ -108,7 +108,7 @@ def test_the_page_of_a_run_has_a_table_of_each(run: Path) -> None:
     assert "perfect judge" in tables["judges of looks against boxes"]["note"]
 
 
-def test_a_shared_page_has_them_too(run: Path, tmp_path: Path) -> None:
+def test_a_shared_page_also_has_audit_results(run: Path, tmp_path: Path) -> None:
     ended = vtune("report", run, "--html", tmp_path / "page.html")
     assert ended.code == 0, ended.err
     page = (tmp_path / "page.html").read_text()
@@ -116,15 +116,13 @@ def test_a_shared_page_has_them_too(run: Path, tmp_path: Path) -> None:
     assert "as a perfect judge would" in page
 
 
-def test_labels_that_are_gone_are_not_kept_and_what_was_not_asked_for_is(run: Path) -> None:
+def test_removed_labels_are_dropped_and_unrequested_results_are_kept(run: Path) -> None:
     keep_audit(run, {"calls": found()["calls"], "people": {}})
     assert read_audit(run) == json.loads(json.dumps({k: v for k, v in found().items() if k != "people"}))
     assert "labels of people" not in vtune("report", run).out
 
 
-def test_a_run_that_was_not_audited_has_nothing_and_a_damaged_audit_is_named(
-    run: Path, tmp_path: Path
-) -> None:
+def test_an_unaudited_run_shows_nothing_and_a_damaged_audit_is_reported(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "other")
     (tmp_path / "other/audit.json").unlink()
     (told,) = json.loads(vtune("report", tmp_path / "other", "--json").out)["runs"]

@@ -79,7 +79,7 @@ def report(path: Path) -> dict[str, Any]:
     return run
 
 
-def test_what_is_correctable_is_told_by_threshold(tmp_path: Path) -> None:
+def test_the_correctable_share_is_reported_by_threshold(tmp_path: Path) -> None:
     run = report(write(tmp_path / "run", None, logged=False))
     assert (run["steps"], run["failing_trajectories"], run["failing_calls"]) == (2, 3, 6)
     shares = {round(row["theta"], 1): (row["trajectories"], row["calls"]) for row in run["correctable"]}
@@ -92,7 +92,7 @@ def test_what_is_correctable_is_told_by_threshold(tmp_path: Path) -> None:
     )
 
 
-def test_support_is_told_by_similarity(tmp_path: Path) -> None:
+def test_support_is_reported_by_similarity(tmp_path: Path) -> None:
     bins = report(write(tmp_path / "run", None, logged=False))["support_by_similarity"]
     told = {round(row["low"], 1): (row["calls"], row["support"]) for row in bins if row["calls"]}
     # Both exact matches: the search is supported by both successes, the crop by one of two.
@@ -100,7 +100,7 @@ def test_support_is_told_by_similarity(tmp_path: Path) -> None:
     assert [row["support"] for row in bins].count(None) == 7
 
 
-def test_training_is_told_by_step_and_tool(tmp_path: Path) -> None:
+def test_training_is_reported_by_step_and_tool(tmp_path: Path) -> None:
     run = report(write(tmp_path / "run", PAPER.model_dump(mode="json"), logged=True))
     assert run["transferred"]
     first, last = run["training"]
@@ -130,7 +130,7 @@ def test_training_is_told_by_step_and_tool(tmp_path: Path) -> None:
     assert run["tools"]["zoom"]["calls"] == 2
 
 
-def test_the_cost_is_that_of_the_run_where_it_logged_one(tmp_path: Path) -> None:
+def test_the_cost_is_the_runs_if_it_logged_one(tmp_path: Path) -> None:
     cost = report(write(tmp_path / "run", PAPER.model_dump(mode="json"), logged=True))["cost"]
     assert cost == {"seconds_credit": 0.25, "seconds": 50.0, "share": 0.005, "measured": "in the run"}
     cost = report(write(tmp_path / "other", None, logged=False))["cost"]

@@ -26,7 +26,7 @@ LINES: list[dict[str, object]] = [
 ]
 
 
-def test_first_last_and_best_are_told_by_source(tmp_path: Path) -> None:
+def test_first_last_and_best_are_reported_by_source(tmp_path: Path) -> None:
     (run,) = run_report([write_run(tmp_path / "mine", LINES)])["runs"]  # type: ignore[misc]
     assert (run["name"], run["last_step"], run["recipe"], run["environment"]) == (
         "mine",
@@ -52,8 +52,8 @@ def test_an_unscored_step_is_a_gap_in_the_curve(tmp_path: Path) -> None:
     assert run["sources"]["all"]["reward"]["values"] == [0.25, 0.75]
 
 
-def test_an_evaluation_during_training_is_not_the_last_step(tmp_path: Path) -> None:
-    """Its row holds the number of steps before it."""
+def test_an_online_evaluation_is_not_the_last_step(tmp_path: Path) -> None:
+    """Its row has the number of steps before it."""
     after: dict[str, object] = {"step": 3, "source": "eval/lens", "score": 0.5}
     (run,) = run_report([write_run(tmp_path / "mine", [*LINES, after])])["runs"]  # type: ignore[misc]
     assert run["last_step"] == 2
@@ -62,7 +62,7 @@ def test_an_evaluation_during_training_is_not_the_last_step(tmp_path: Path) -> N
     assert run["last_step"] is None
 
 
-def test_how_many_steps_there_will_be_is_told_by_the_recipe_or_by_the_run(tmp_path: Path) -> None:
+def test_the_total_number_of_steps_comes_from_the_recipe_or_the_run(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "mine", LINES)
     (folder / "environment.json").write_text('{"steps": 9}')
     found = []
@@ -77,7 +77,7 @@ def test_a_run_without_a_step_yet_is_no_error(tmp_path: Path) -> None:
     assert (run["last_step"], run["sources"]) == (None, {})
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no recipe\.yaml"):
         run_report([tmp_path])
     folder = write_run(tmp_path / "mine", LINES)
@@ -137,7 +137,7 @@ def curated(folder: Path) -> Path:
     return folder
 
 
-def test_a_curation_is_no_run_that_is_not_finished(tmp_path: Path) -> None:
+def test_a_curation_is_not_shown_as_an_unfinished_run(tmp_path: Path) -> None:
     one = curated(tmp_path / "data" / "cur")
     for path, why in (
         (one, "is the folder of a curation, not of a run"),
@@ -151,13 +151,13 @@ def test_a_curation_is_no_run_that_is_not_finished(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--credit",), ("--csv",)])
-def test_a_folder_that_is_not_there_is_called_so(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_a_missing_folder_is_reported_as_missing(tmp_path: Path, options: tuple[str, ...]) -> None:
     ended = vtune("report", tmp_path / "gone", *options)
     assert ended.code == 2
     assert f"there is no folder {tmp_path / 'gone'}" in ended.err
 
 
-def test_where_nothing_is_finished_there_is_no_report(tmp_path: Path) -> None:
+def test_without_finished_runs_there_is_no_report(tmp_path: Path) -> None:
     (tmp_path / "eval" / "begun").mkdir(parents=True)
     (tmp_path / "eval" / "begun" / "suite.yaml").touch()
     ended = vtune("report", tmp_path)
@@ -194,7 +194,7 @@ def test_a_folder_in_which_all_runs_are_broken_is_an_error(tmp_path: Path) -> No
     assert "so is 1 more" in said
 
 
-def test_evaluations_are_a_table_for_elsewhere_and_runs_are_not(tmp_path: Path) -> None:
+def test_evaluations_can_be_exported_as_a_table_but_runs_cannot(tmp_path: Path) -> None:
     first, second = (write_evaluation(tmp_path / name) for name in ("before", "after"))
     lines = vtune("report", first, second, "--csv").out.splitlines()
     assert [line.partition(",")[0] for line in lines] == ["evaluation", "before", "after"]
@@ -205,7 +205,7 @@ def test_evaluations_are_a_table_for_elsewhere_and_runs_are_not(tmp_path: Path) 
     assert vtune("report", first, "--csv", "--json").code == 2
 
 
-def test_a_table_for_elsewhere_names_what_is_not_finished(tmp_path: Path) -> None:
+def test_an_exported_table_names_unfinished_evaluations(tmp_path: Path) -> None:
     folder = tmp_path / "all"
     write_evaluation(folder / "done")
     assert "not finished" not in vtune("report", folder, "--csv").err + vtune("report", folder, "--latex").out
@@ -217,7 +217,7 @@ def test_a_table_for_elsewhere_names_what_is_not_finished(tmp_path: Path) -> Non
     assert as_latex.out.splitlines()[0] == f"% {said}"
 
 
-def test_folders_of_one_name_are_told_apart_by_where_they_lie(tmp_path: Path) -> None:
+def test_folders_with_the_same_name_are_distinguished_by_path(tmp_path: Path) -> None:
     folders = [write_evaluation(tmp_path / name / "eval" / "lens") for name in ("a", "b")]
     twice: Any = run_report([*folders, folders[0]])["evaluations"]
     assert [one["name"] for one in twice] == ["a/eval/lens", "b/eval/lens", "a/eval/lens"]
@@ -227,7 +227,7 @@ def test_folders_of_one_name_are_told_apart_by_where_they_lie(tmp_path: Path) ->
     assert [row.partition(",")[0] for row in rows] == ["evaluation", "a/eval/lens", "b/eval/lens"]
 
 
-def test_a_run_that_has_kept_no_reply_says_so(tmp_path: Path) -> None:
+def test_a_run_without_kept_replies_says_so(tmp_path: Path) -> None:
     run = write_run(tmp_path / "sft", LINES)
     assert (
         "sft: no replies are kept; `vtune rl` and `vtune eval` keep some"

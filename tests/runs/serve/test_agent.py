@@ -34,7 +34,7 @@ from vtune.verifiers.tags import answer
 
 GREEDY = setting(rollout__temperature="0.0", threads=1)
 BUDGET = PixelBudget(min_pixels=3136, max_pixels=12544)
-"""Budget of the suite `lens`."""
+"""The pixel budget of the suite `lens`."""
 
 
 class Serving(served.Served):
@@ -44,7 +44,7 @@ class Serving(served.Served):
         return found
 
     def until(self, fine: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """What /health reports once `fine` accepts it."""
+        """Wait until /health reports this, and return its answer."""
         end = time.monotonic() + HANGS
         while not fine(found := self.health()):
             assert time.monotonic() < end, found
@@ -63,7 +63,7 @@ def serving(folder: Path, model: str, *options: str) -> Iterator[Serving]:
 
 
 def messages(sample: Sample) -> list[Any]:
-    """A sample as a client asks it."""
+    """A sample as sent by a client."""
     pictures = iter(sample.images)
     turns: list[dict[str, Any]] = []
     for message in sample.prompt:
@@ -77,7 +77,7 @@ def messages(sample: Sample) -> list[Any]:
     return turns
 
 
-def test_sixteen_clients_at_a_time_get_what_an_evaluation_draws(
+def test_16_concurrent_clients_get_the_same_as_an_evaluation(
     schooled: Path, lens: Path, tmp_path: Path
 ) -> None:
     data = lens / "train.parquet"
@@ -172,7 +172,7 @@ def test_a_model_behind_an_endpoint_calls_tools_behind_ours(endpoint: Endpoint) 
     assert answer(told["turns"][-1]["content"]) == reply.choices[0].message.content
 
 
-def test_a_stream_says_the_same_at_once(endpoint: Endpoint) -> None:
+def test_a_stream_returns_the_same_in_one_chunk(endpoint: Endpoint) -> None:
     async def story() -> list[Any]:
         async with endpoint.served.client() as client:
             stream = await client.chat.completions.create(
@@ -186,7 +186,7 @@ def test_a_stream_says_the_same_at_once(endpoint: Endpoint) -> None:
     assert len(last.model_extra["vtune"]["calls"]) == 1
 
 
-def test_more_clients_than_room_wait_and_none_is_lost(endpoint: Endpoint) -> None:
+def test_clients_beyond_capacity_wait_and_none_is_lost(endpoint: Endpoint) -> None:
     async def story() -> list[Any]:
         async with endpoint.served.client() as client:
             asking = [
@@ -260,7 +260,7 @@ FAR = {"type": "image_url", "image_url": {"url": "http://example.org/a.png"}}
     ],
     ids=["model", "empty", "role", "last", "picture", "url", "mark", "n", "tools", "logprobs"],
 )
-def test_what_cannot_be_answered_is_refused_with_a_reason(
+def test_an_unanswerable_request_is_refused_with_a_reason(
     endpoint: Endpoint, request_: dict[str, Any], status: int, message: str
 ) -> None:
     before = len(endpoint.model.requests)
@@ -271,15 +271,15 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(
     assert len(endpoint.model.requests) == before
 
 
-def test_half_a_character_is_refused_with_its_place() -> None:
-    """JSON can carry it; OpenAI's client would not send it."""
+def test_a_lone_surrogate_is_refused_with_its_place() -> None:
+    """JSON carries it; OpenAI's client would not send it on."""
     asked = json.loads('{"model": "looker", "messages": [{"role": "user", "content": "Which \\ud83d?"}]}')
     with pytest.raises(DataError, match="half a character") as caught:
         read_request(asked)
     assert caught.value.where == "messages[0].content[0]"
 
 
-def test_what_is_refused_before_it_is_read_has_the_form_that_clients_read(endpoint: Endpoint) -> None:
+def test_early_refusals_have_the_error_format_of_clients(endpoint: Endpoint) -> None:
     async def story() -> None:
         async with endpoint.served.client(default_headers={"Origin": "https://example.com"}) as client:
             await client.models.list()
@@ -291,7 +291,7 @@ def test_what_is_refused_before_it_is_read_has_the_form_that_clients_read(endpoi
     assert (body["type"], body["code"]) == ("invalid_request_error", None)
 
 
-def test_a_body_that_is_too_large_is_refused_unread(endpoint: Endpoint) -> None:
+def test_an_oversized_body_is_refused_unread(endpoint: Endpoint) -> None:
     url = "data:image/bmp;base64," + base64.b64encode(bytes(2 * 2**20)).decode()
     part = {"type": "image_url", "image_url": {"url": url}}
     with pytest.raises((openai.APIStatusError, openai.APIConnectionError)) as caught:
@@ -347,7 +347,7 @@ class Failing:
         ]
 
 
-def test_no_two_completions_have_one_id_even_after_a_restart() -> None:
+def test_completion_ids_are_unique_even_after_a_restart() -> None:
     (trajectory,) = asyncio.run(Failing(0, 0).run([]))
     given: dict[str, Any] = {"model": "agent", "content": "turn", "settings": {}}
     ids = {completion_of(trajectory, **given)["id"] for _ in range(3)}
@@ -363,7 +363,7 @@ def test_no_two_completions_have_one_id_even_after_a_restart() -> None:
         pytest.param(9, 5, 500, None, id="what failed had begun to reply"),
     ],
 )
-def test_a_conversation_that_is_too_long_is_the_clients(
+def test_a_too_long_conversation_is_a_client_error(
     tokens: int, own: int, status: int, code: str | None
 ) -> None:
     settings = read_agent("lens-tiny", ["offers=[]"])

@@ -43,13 +43,13 @@ def answered(url: str, body: dict[str, Any]) -> Any:
         return json.load(reply)
 
 
-def test_the_reward_service_answers_as_its_page_says() -> None:
+def test_the_reward_service_answers_as_on_its_page() -> None:
     body, wanted = shown("/score")
     with serving("rewards", "--recipe", "codev-tiny", "--workers", "1") as service:
         assert answered(f"{service.url}/score", body) == wanted
 
 
-def test_the_search_service_answers_as_its_page_says(tmp_path: Path) -> None:
+def test_the_search_service_answers_as_on_its_page(tmp_path: Path) -> None:
     body, wanted = shown("/search")
     (passage,) = wanted["results"]
     rows = [
@@ -64,6 +64,6 @@ def test_the_search_service_answers_as_its_page_says(tmp_path: Path) -> None:
     assert found == wanted
 
 
-def test_a_block_without_an_answer_is_seen() -> None:
+def test_a_block_without_an_answer_is_noticed() -> None:
     with pytest.raises(ValueError, match="not enough values"):
         shown("/nothing")

@@ -1,4 +1,4 @@
-"""Searches by a real service: it answers, finds nothing, stalls or dies; and who is blamed."""
+"""Searches with a real service that answers, finds nothing, stalls or dies, and how each case is scored."""
 
 import asyncio
 import base64
@@ -100,7 +100,7 @@ def converse(policy: Policy, tools: ToolsRecipe, *script: str) -> Trajectory:
     return asyncio.run(main())
 
 
-def test_a_service_answers_and_what_it_does_not_find_is_told(policy: Policy, service: Served) -> None:
+def test_a_service_answers_and_reports_if_nothing_is_found(policy: Policy, service: Served) -> None:
     found = converse(policy, remote(service.url), call(query="ferry"), call(query="volcano"), ANSWER)
     texts = [message.content for message in found.messages[1:] if message.role == "user"]
     assert texts == [
@@ -112,7 +112,7 @@ def test_a_service_answers_and_what_it_does_not_find_is_told(policy: Policy, ser
     assert found.reward.total is not None
 
 
-def test_a_malformed_call_never_reaches_the_service_and_is_the_models(
+def test_a_malformed_call_never_reaches_the_service_and_is_the_models_mistake(
     policy: Policy, service: Served
 ) -> None:
     found = converse(policy, remote(service.url), call(text="x"), "<tool_call>{</tool_call>", ANSWER)
@@ -134,9 +134,7 @@ def unscored(found: Trajectory) -> None:
         check_unscored([found], 0.05)
 
 
-def test_a_service_that_stalls_is_waited_for_until_the_deadline_and_no_longer(
-    policy: Policy, service: Served
-) -> None:
+def test_a_stalling_service_is_awaited_only_until_the_deadline(policy: Policy, service: Served) -> None:
     service.process.send_signal(signal.SIGSTOP)
     try:
         began = time.monotonic()
@@ -151,7 +149,7 @@ def test_a_service_that_stalls_is_waited_for_until_the_deadline_and_no_longer(
     assert [one.status for one in again.calls] == ["ok"]
 
 
-def test_a_dead_service_is_ours(policy: Policy, folder: Path) -> None:
+def test_a_dead_service_is_our_error(policy: Policy, folder: Path) -> None:
     with serving("search", str(folder / "index")) as served:
         tools = remote(served.url, token_env=None)
         assert converse(policy, tools, call(query="ferry"), ANSWER).calls[0].status == "ok"
@@ -198,13 +196,13 @@ def test_a_wrong_question_is_refused_with_its_reason(
     assert answer["error"]["fix"]
 
 
-def test_what_is_asked_elsewhere_learns_where(service: Served) -> None:
+def test_a_request_to_an_unknown_path_is_told_the_right_one(service: Served) -> None:
     status, answer = ask(f"{service.url}/find", {"query": "ferry", "top_k": 1})
     assert status == 404
     assert "POST /search" in answer["error"]["fix"]
 
 
-def test_who_hangs_up_within_a_question_is_no_error(folder: Path) -> None:
+def test_a_client_that_hangs_up_is_not_an_error(folder: Path) -> None:
     app = app_of(SearchService(folder / "index", None, threads=1), token=None, max_bytes=2**20)
     messages = [
         {"type": "http.request", "body": b'{"query": "fer', "more_body": True},
@@ -228,7 +226,7 @@ def test_who_hangs_up_within_a_question_is_no_error(folder: Path) -> None:
     assert not messages
 
 
-def test_strangers_learn_that_it_lives_and_nothing_more(service: Served) -> None:
+def test_without_the_token_only_health_is_answered(service: Served) -> None:
     assert ask(f"{service.url}/health", None, token=None) == (
         200,
         {"status": "ok", "passages": 2, "pictures": 2},
@@ -238,7 +236,7 @@ def test_strangers_learn_that_it_lives_and_nothing_more(service: Served) -> None
     )
 
 
-def test_pictures_are_found_through_the_service_as_in_the_index(service: Served, folder: Path) -> None:
+def test_the_service_finds_pictures_like_the_index(service: Served, folder: Path) -> None:
     sent = {"picture": base64.b64encode(FERRY).decode(), "top_k": 1}
     status, answer = ask(f"{service.url}/images", sent)
     assert status == 200
@@ -250,7 +248,7 @@ def doctor(tools: ToolsRecipe) -> list[tuple[str, str]]:
     return [(check.level, check.found) for check in check_searches(tools.model_dump(mode="json"))]
 
 
-def test_a_service_finds_pictures_from_the_score_that_it_is_told(folder: Path) -> None:
+def test_a_service_uses_the_requested_minimum_score(folder: Path) -> None:
     picture = base64.b64encode(FERRY).decode()
 
     def found(min_score: float | None) -> list[str]:
@@ -280,7 +278,7 @@ def test_doctor_says_what_is_wrong_with_a_search(
     assert doctor(remote(service.url)) == [("fail", "SEARCH_TOKEN is not set")]
 
 
-def test_a_service_is_asked_before_a_run(service: Served, tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_a_service_is_checked_before_a_run(service: Served, tiny: Path, lens: Path, tmp_path: Path) -> None:
     check_asking(remote(service.url))
     pictures = {"url": service.url, "token_env": "SEARCH_TOKEN", "patience": PATIENCE, "show": True}
     for url, key in ((f"{service.url}/none", "text_search"), ("http://127.0.0.1:1", "image_search")):
@@ -304,7 +302,7 @@ def test_a_service_is_asked_before_a_run(service: Served, tiny: Path, lens: Path
         assert any(one.startswith(f"tools ({url}/") for one in json.loads(planned.out)["check"]["missing"])
 
 
-def test_a_token_that_is_not_set_is_told_before_anything_starts(
+def test_an_unset_token_is_reported_before_anything_starts(
     service: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SEARCH_TOKEN")
@@ -318,7 +316,7 @@ def test_a_token_that_is_not_set_is_told_before_anything_starts(
 
 
 @pytest.mark.parametrize(("value", "why"), [("", "SEARCH_TOKEN is empty"), ("a\n", "holds a space, a line")])
-def test_a_token_that_no_header_holds_is_told_before_anything_starts(
+def test_a_token_that_does_not_fit_a_header_is_reported_before_anything_starts(
     value: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEARCH_TOKEN", value)
@@ -331,7 +329,10 @@ def test_a_token_that_no_header_holds_is_told_before_anything_starts(
     assert (found.level, found.found) == ("fail", why)
 
 
-def test_a_service_that_refuses_the_token_is_ours(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_token_is_our_error(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vtune.tools.http import Patience
+    from vtune.tools.remote import RemotePassages
+
     async def main() -> None:
         searcher = RemotePassages(service.url, Patience.model_validate(PATIENCE), token="another-long-token")
         try:
