@@ -1,4 +1,4 @@
-"""Wrong input is reported before anything starts: exit status 2, file, row and remedy."""
+"""Bad input is reported before anything starts: exit code 2, file, row and fix."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +15,7 @@ from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_to_row
 
 
 def with_a_bad_row(good: Path, out: Path, spoil: Callable[[dict[str, Any]], object]) -> Path:
-    """The file with its second row corrupted, as a foreign writer might."""
+    """The file with a corrupted second row, as a foreign writer could produce."""
     rows = [sample_to_row(sample) for sample in read_samples(good)]
     spoil(rows[1])
     pq.write_table(pa.Table.from_pylist(rows, schema=SAMPLE_COLUMNS), out)
@@ -93,7 +93,7 @@ def test_bad_traces_stop_sft_before_it_starts(make: Any, tiny: Path, lens: Path,
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_key_is_named_with_the_one_that_was_meant(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_an_unknown_key_gets_a_suggestion(tiny: Path, lens: Path, tmp_path: Path) -> None:
     data = lens / "heldout.parquet"
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(vtune("recipes", "show", "rl/codev-tiny").out.replace("group_size: 8", "group_sise: 8"))
@@ -120,7 +120,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("given", SETTINGS)
-def test_a_setting_that_cannot_be_is_told_before_a_folder_is_made(
+def test_an_invalid_setting_is_reported_before_a_folder_is_made(
     given: str, tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     for words in (
@@ -134,7 +134,7 @@ def test_a_setting_that_cannot_be_is_told_before_a_folder_is_made(
             assert not (tmp_path / "out").exists()
 
 
-def test_a_question_that_nobody_can_judge_is_refused(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_a_question_without_a_judge_is_refused(tiny: Path, lens: Path, tmp_path: Path) -> None:
     data = tmp_path / "unjudged.parquet"
     write_samples(data, (replace(sample, evidence=()) for sample in read_samples(lens / "heldout.parquet")))
     for words in (rl(tiny, data, tmp_path / "out"), evaluation(tiny, data, tmp_path / "out")):
@@ -145,9 +145,7 @@ def test_a_question_that_nobody_can_judge_is_refused(tiny: Path, lens: Path, tmp
         assert not (tmp_path / "out").exists()
 
 
-def test_a_token_that_is_not_set_is_told_before_a_folder_is_made(
-    tiny: Path, lens: Path, tmp_path: Path
-) -> None:
+def test_an_unset_token_is_reported_before_a_folder_is_made(tiny: Path, lens: Path, tmp_path: Path) -> None:
     service = "{urls: ['http://127.0.0.1:9'], token_env: VTUNE_NO_SUCH_TOKEN}"
     out = tmp_path / "out"
     ended = vtune(*rl(tiny, lens / "train.parquet", out), *setting(reward__service=service))

@@ -45,7 +45,7 @@ def run(data: Path, tmp_path: Path) -> Path:
     return tmp_path / "runs/mine"
 
 
-def test_a_new_run_holds_its_recipe_and_its_environment(run: Path, data: Path) -> None:
+def test_a_new_run_records_its_recipe_and_environment(run: Path, data: Path) -> None:
     assert yaml.safe_load((run / "recipe.yaml").read_text()) == plan().model_dump()
     found = json.loads((run / "environment.json").read_text())
     assert {"packages", "python", "machine", "processes", "git_commit", "data"} == set(found)
@@ -55,7 +55,7 @@ def test_a_new_run_holds_its_recipe_and_its_environment(run: Path, data: Path) -
 
 
 @pytest.mark.parametrize("done", ["metrics.jsonl", "checkpoints", "trajectories"])
-def test_a_folder_that_holds_a_run_takes_no_new_one(run: Path, data: Path, done: str) -> None:
+def test_a_folder_with_a_run_accepts_no_new_one(run: Path, data: Path, done: str) -> None:
     (run / done).mkdir()
     with pytest.raises(RecipeError, match="holds a run already"):
         start_run(run, plan(), [data], resume=False)
@@ -66,7 +66,7 @@ def test_a_folder_that_holds_a_run_takes_no_new_one(run: Path, data: Path, done:
     ("files", "what"),
     [(("recipe.yaml", "curation.json"), "a curation"), (("suite.yaml", "results.json"), "an evaluation")],
 )
-def test_a_folder_of_another_command_takes_no_run(
+def test_a_folder_of_another_command_accepts_no_run(
     tmp_path: Path, data: Path, files: tuple[str, ...], what: str, resume: bool
 ) -> None:
     for name in files:
@@ -76,15 +76,15 @@ def test_a_folder_of_another_command_takes_no_run(
     assert refused.value.fix == "choose another --out"
 
 
-def test_somebodys_own_recipe_in_a_folder_is_not_written_over(tmp_path: Path, data: Path) -> None:
+def test_a_users_recipe_in_a_folder_is_not_overwritten(tmp_path: Path, data: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("# mine\n")
     with pytest.raises(RecipeError, match="holds a run already"):
         start_run(tmp_path, plan(), [data], resume=False)
     assert (tmp_path / "recipe.yaml").read_text() == "# mine\n"
 
 
-def test_a_start_that_came_to_nothing_is_no_run(run: Path, data: Path) -> None:
-    """For example, no model could be loaded: nothing need be removed before the next start."""
+def test_a_failed_start_is_not_a_run(run: Path, data: Path) -> None:
+    """No model could be loaded, say: the next start need not remove anything first."""
     (run / "logs").mkdir()
     (run / "logs/rank-0.log").write_text("no model")
     with running(run, plan(every=9), [data], resume=False, ranks=Ranks(rank=0, world=1, local=0)):
@@ -95,7 +95,7 @@ def test_a_start_that_came_to_nothing_is_no_run(run: Path, data: Path) -> None:
     assert (run / "logs/rank-0.log").read_text() == "no model"
 
 
-def test_two_processes_do_not_train_in_one_folder(run: Path, data: Path) -> None:
+def test_two_processes_cannot_train_in_one_folder(run: Path, data: Path) -> None:
     before = (run / "recipe.yaml").read_text()
     with running(run, plan(), [data], resume=True, ranks=Ranks(rank=0, world=2, local=0)):
         second = running(run, plan(every=9), [data], resume=True, ranks=Ranks(rank=0, world=2, local=0))
@@ -106,14 +106,14 @@ def test_two_processes_do_not_train_in_one_folder(run: Path, data: Path) -> None
     assert (run / "recipe.yaml").read_text() == before
 
 
-def test_a_resume_that_cannot_be_leaves_no_folder(tmp_path: Path, data: Path) -> None:
+def test_an_impossible_resume_leaves_no_folder(tmp_path: Path, data: Path) -> None:
     nothing = running(tmp_path / "x", plan(), [data], resume=True, ranks=Ranks(rank=0, world=1, local=0))
     with pytest.raises(RecipeError, match="holds no run to resume"), nothing:
         pytest.fail("it ran")
     assert not (tmp_path / "x").exists()
 
 
-def test_only_what_does_not_touch_the_learning_may_change(run: Path, data: Path) -> None:
+def test_only_settings_that_do_not_affect_learning_may_change(run: Path, data: Path) -> None:
     start_run(run, plan(every=4, keep=2), [data], resume=True)
     assert yaml.safe_load((run / "recipe.yaml").read_text())["checkpoints"] == {"every": 4, "keep": 2}
     before = (run / "recipe.yaml").read_text()
@@ -181,21 +181,19 @@ ASKED_OTHERWISE = {
 
 
 @pytest.mark.parametrize("key", ASKED_ELSEWHERE)
-def test_where_a_run_searches_how_patiently_and_at_what_cost_may_change(
-    key: str, data: Path, tmp_path: Path
-) -> None:
+def test_search_addresses_timeouts_and_budgets_may_change(key: str, data: Path, tmp_path: Path) -> None:
     start_run(tmp_path / "run", searching(), [data], resume=False)
     start_run(tmp_path / "run", searching(key, ASKED_ELSEWHERE[key]), [data], resume=True)
 
 
 @pytest.mark.parametrize("key", ASKED_OTHERWISE)
-def test_what_searches_find_may_not_change(key: str, data: Path, tmp_path: Path) -> None:
+def test_settings_that_affect_search_results_may_not_change(key: str, data: Path, tmp_path: Path) -> None:
     start_run(tmp_path / "run", searching(), [data], resume=False)
     with pytest.raises(RecipeError, match=rf"it differs in {key}( \(.*\))?\n"):
         start_run(tmp_path / "run", searching(key, ASKED_OTHERWISE[key]), [data], resume=True)
 
 
-def test_a_run_may_be_extended_and_not_cut_shorter_than_it_began_and_says_so(
+def test_a_run_may_be_extended_but_not_shortened(
     run: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start_run(run, plan(steps=5), [data], resume=True)
@@ -210,7 +208,7 @@ def test_a_run_may_be_extended_and_not_cut_shorter_than_it_began_and_says_so(
         check_same_run(run, plan(steps=12), prints, processes=1)
 
 
-def test_a_length_that_was_mistyped_can_be_taken_back_as_far_as_the_run_has_not_gone(
+def test_a_mistyped_length_can_be_reduced_to_the_steps_done(
     run: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start_run(run, plan(steps=5000), [data], resume=True)
@@ -229,7 +227,7 @@ def test_a_length_that_was_mistyped_can_be_taken_back_as_far_as_the_run_has_not_
     start_run(run, plan(steps=4), [data], resume=True)
 
 
-def test_a_length_of_many_digits_can_be_taken_back_to_the_first(data: Path, tmp_path: Path) -> None:
+def test_a_length_with_many_digits_can_be_reduced_to_the_original(data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     start_run(run, plan(steps=1234567), [data], resume=False)
     start_run(run, plan(steps=2000000), [data], resume=True)
@@ -238,9 +236,7 @@ def test_a_length_of_many_digits_can_be_taken_back_to_the_first(data: Path, tmp_
     start_run(run, plan(steps=1234567), [data], resume=True)
 
 
-def test_the_number_of_steps_is_kept_where_a_recipe_by_epochs_does_not_say_it(
-    data: Path, tmp_path: Path
-) -> None:
+def test_the_number_of_steps_of_an_epoch_recipe_is_recorded(data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     start_run(run, plan(), [data], resume=False, steps=12)
     assert json.loads((run / "environment.json").read_text())["steps"] == 12
@@ -249,9 +245,7 @@ def test_the_number_of_steps_is_kept_where_a_recipe_by_epochs_does_not_say_it(
     assert (found["steps"], found["extended"]) == (20, ["steps 3 -> 5"])
 
 
-def test_a_run_that_began_without_the_number_of_its_steps_gets_it_when_it_goes_on(
-    run: Path, data: Path
-) -> None:
+def test_an_older_run_gets_its_number_of_steps_on_resume(run: Path, data: Path) -> None:
     before = json.loads((run / "environment.json").read_text())
     start_run(run, plan(), [data], resume=True, steps=12)
     assert json.loads((run / "environment.json").read_text()) == before | {"steps": 12}
@@ -261,9 +255,7 @@ class LaterPlan(Plan):
     rule: str = "as before"
 
 
-def test_a_key_that_is_younger_than_a_run_may_be_what_it_meant_and_nothing_else(
-    run: Path, data: Path
-) -> None:
+def test_a_key_newer_than_a_run_may_only_have_its_former_meaning(run: Path, data: Path) -> None:
     values = plan().model_dump()
     with pytest.raises(RecipeError, match="it differs in rule"):
         start_run(run, LaterPlan(**values, rule="new"), [data], resume=True)
@@ -297,9 +289,7 @@ def test_missing_data_leave_no_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path(".git").exists(), reason="not a checkout")
-def test_the_commit_is_that_of_the_code_wherever_a_command_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recorded_commit_is_that_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = environment({})["git_commit"]
     assert commit is not None
     folder._commit.cache_clear()
@@ -307,7 +297,7 @@ def test_the_commit_is_that_of_the_code_wherever_a_command_runs(
     assert environment({})["git_commit"] == commit
 
 
-def test_without_git_and_where_the_code_is_not_of_a_repository_there_is_no_commit(
+def test_without_git_or_a_repository_there_is_no_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("PATH", str(tmp_path)), ("GIT_DIR", str(tmp_path / "none"))):
@@ -318,7 +308,7 @@ def test_without_git_and_where_the_code_is_not_of_a_repository_there_is_no_commi
     folder._commit.cache_clear()
 
 
-def test_a_run_goes_on_only_with_as_many_processes_as_it_began_with(
+def test_a_run_resumes_only_with_the_same_number_of_processes(
     run: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -330,7 +320,7 @@ class Paid(Strict):
     reward: dict[str, object]
 
 
-def test_a_run_may_go_on_with_other_reward_services_or_none(data: Path, tmp_path: Path) -> None:
+def test_a_run_may_resume_with_other_reward_services_or_none(data: Path, tmp_path: Path) -> None:
     section = {"urls": ["http://a:1"], "token_env": None, "deadline_s": 120.0}
     services = [None, section, section | {"urls": ["http://b:2"], "deadline_s": 9.0}, None]
     start_run(tmp_path / "run", Paid(reward={"tool": 1.0}), [data], resume=False)
@@ -341,9 +331,7 @@ def test_a_run_may_go_on_with_other_reward_services_or_none(data: Path, tmp_path
 
 
 @pytest.mark.parametrize("old", RENAMED)
-def test_a_run_whose_recipe_has_the_old_name_of_a_key_is_resumed(
-    data: Path, tmp_path: Path, old: str
-) -> None:
+def test_a_run_with_a_renamed_key_in_its_recipe_resumes(data: Path, tmp_path: Path, old: str) -> None:
     run, shipped = tmp_path / "run", find("codev-tiny", "recipes.rl")
     start_run(run, load_recipe(shipped, RLRecipe), [data], resume=False)
     written = yaml.safe_load((run / "recipe.yaml").read_text())
@@ -367,10 +355,8 @@ OLD_NULLS = dict.fromkeys(
 
 
 @pytest.mark.parametrize("algorithm", OLD_LOSSES)
-def test_a_run_whose_recipe_has_nulls_for_the_keys_of_other_losses_goes_on(
-    data: Path, tmp_path: Path, algorithm: str
-) -> None:
-    """Recipes were written like this when one section had the keys of all losses."""
+def test_a_run_with_null_keys_of_other_losses_resumes(data: Path, tmp_path: Path, algorithm: str) -> None:
+    """So recipes were written while one section had the keys of all losses."""
     shared = {"aggregation": "token_mean", "kl_weight": 0.0, "kl_estimator": "k3"}
     loss = {"algorithm": algorithm, **OLD_LOSSES[algorithm], **shared}
     recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, [f"loss={json.dumps(loss)}"])

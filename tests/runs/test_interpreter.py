@@ -6,7 +6,7 @@ from tests.runs.commands import python
 from vtune.runs.interpreter import TURN_SECONDS, responsive
 
 
-def test_what_is_loaded_is_passed_over_what_comes_later_is_not_and_afterwards_nothing_is() -> None:
+def test_loaded_objects_are_frozen_and_later_ones_are_not() -> None:
     ended = python(
         "import gc, weakref\n"
         "from vtune.runs.interpreter import frozen_heap\n"
@@ -28,7 +28,7 @@ def test_what_is_loaded_is_passed_over_what_comes_later_is_not_and_afterwards_no
     assert (ended.stdout, ended.returncode) == ("True True False True\n0 True\n", 0), ended.stderr
 
 
-def test_other_threads_have_short_turns_and_afterwards_as_before() -> None:
+def test_the_thread_switch_interval_is_short_and_then_restored() -> None:
     before = sys.getswitchinterval()
     with responsive():
         assert sys.getswitchinterval() == pytest.approx(TURN_SECONDS)

@@ -1,4 +1,4 @@
-"""A run continues if its data and starting weights have moved, but with no others."""
+"""A run resumes if its data and starting weights have moved, but not with different ones."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def go(out: Path, model: str, *data: Path, resume: bool = True, seed: int = 0) -
 
 @pytest.fixture
 def began(tmp_path: Path) -> Path:
-    """A run with two data files, where everything that it started with has moved."""
+    """A run with two data files, whose inputs have all been moved."""
     files = [tmp_path / name for name in ("a.parquet", "b.parquet")]
     for file in files:
         file.write_text(file.name)
@@ -47,7 +47,7 @@ def began(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_data_and_weights_may_lie_elsewhere_and_the_run_knows_where(began: Path) -> None:
+def test_data_and_weights_may_move_and_the_run_records_where(began: Path) -> None:
     there, run = began / "there", began / "run"
     data = (there / "a.parquet", there / "b.parquet")
     before = json.loads((run / "environment.json").read_text())
@@ -70,7 +70,7 @@ def test_other_files_and_another_order_are_refused(began: Path, names: tuple[str
         go(began / "run", str(began / "there/start"), *data)
 
 
-def test_changed_content_is_refused_at_any_place(began: Path) -> None:
+def test_changed_content_is_refused_anywhere(began: Path) -> None:
     there, run = began / "there", began / "run"
     data = (there / "a.parquet", there / "b.parquet")
     with pytest.raises(RecipeError, match=r"it differs in model( \(.*\))?\n"):
@@ -84,7 +84,7 @@ def test_changed_content_is_refused_at_any_place(began: Path) -> None:
         go(run, str(there / "start"), began / "a.parquet", began / "b.parquet")
 
 
-def test_a_run_that_knows_no_print_of_its_weights_wants_them_where_they_were(began: Path) -> None:
+def test_a_run_without_a_weight_fingerprint_needs_the_old_path(began: Path) -> None:
     there, run = began / "there", began / "run"
     file = run / "environment.json"
     old = json.loads(file.read_text())
@@ -94,7 +94,7 @@ def test_a_run_that_knows_no_print_of_its_weights_wants_them_where_they_were(beg
         go(run, str(there / "start"), there / "a.parquet", there / "b.parquet")
 
 
-def test_a_print_of_weights_sees_names_sizes_and_any_run_of_bytes(tmp_path: Path) -> None:
+def test_a_weight_fingerprint_covers_names_sizes_and_bytes(tmp_path: Path) -> None:
     content = bytes(3 * BLOCKS * BLOCK)
     first = weights_print(weights(tmp_path / "0", content))
     assert first == weights_print(weights(tmp_path / "1", content))
@@ -129,7 +129,7 @@ def searching(index: Path, encoder: dict[str, str] | None = None) -> Searching:
     return Searching(tools=ToolsRecipe.model_validate({"text_search": section}))
 
 
-def test_a_run_goes_on_with_its_index_wherever_that_lies_and_with_no_other(tmp_path: Path) -> None:
+def test_a_run_resumes_only_with_its_index_at_any_path(tmp_path: Path) -> None:
     index, run = an_index(tmp_path / "index", "Ulm", "Bern"), tmp_path / "run"
     start_run(run, searching(index), [], resume=False)
     assert list(json.loads((run / "environment.json").read_text())["indexes"]) == [INDEX]
@@ -146,7 +146,7 @@ def test_a_run_goes_on_with_its_index_wherever_that_lies_and_with_no_other(tmp_p
 
 @pytest.mark.parametrize("before", [None, {"model": "old"}])
 @pytest.mark.parametrize("now", [None, {"model": "new"}, {"model": "old", "device": "cuda"}])
-def test_an_encoder_may_lie_elsewhere_for_its_index_knows_its_weights(
+def test_an_encoder_may_move_as_its_index_knows_its_weights(
     before: dict[str, str] | None, now: dict[str, str] | None, tmp_path: Path
 ) -> None:
     index, run = an_index(tmp_path / "index", "Ulm"), tmp_path / "run"
@@ -158,7 +158,7 @@ def test_an_encoder_may_lie_elsewhere_for_its_index_knows_its_weights(
     assert differing(started, resumed) == []
 
 
-def test_a_run_that_knows_no_print_of_its_index_wants_it_where_it_was(tmp_path: Path) -> None:
+def test_a_run_without_an_index_fingerprint_needs_the_old_path(tmp_path: Path) -> None:
     index, run = an_index(tmp_path / "index", "Ulm"), tmp_path / "run"
     start_run(run, searching(index), [], resume=False)
     file = run / "environment.json"
@@ -170,7 +170,7 @@ def test_a_run_that_knows_no_print_of_its_index_wants_it_where_it_was(tmp_path: 
         start_run(run, searching(index.rename(tmp_path / "there")), [], resume=True)
 
 
-def test_a_print_of_an_index_does_not_count_where_its_encoder_lay(tmp_path: Path) -> None:
+def test_an_index_fingerprint_ignores_the_encoders_path(tmp_path: Path) -> None:
     index = an_index(tmp_path / "index", "Ulm")
     facts = read_manifest(index, "passages")
 
@@ -195,7 +195,7 @@ def test_a_print_of_an_index_does_not_count_where_its_encoder_lay(tmp_path: Path
         ([], {INDEX: "1"}, {}, []),
     ],
 )
-def test_indexes_are_told_apart_by_their_contents_where_these_are_known(
+def test_indexes_are_distinguished_by_content_if_known(
     keys: list[str], before: dict[str, str], now: dict[str, str], found: list[str]
 ) -> None:
     assert by_content(keys, before, now) == found

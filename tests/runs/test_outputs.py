@@ -1,4 +1,4 @@
-"""An output that cannot be written is exit 2 with a message, for every verb and before any work."""
+"""An unwritable output gives exit code 2 with a message before any work, for every verb."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from vtune.schema.parquet import write_samples
 pytestmark = pytest.mark.train
 
 READ_ONLY = Path("/proc/sys/kernel")
-"""A folder where nobody can create a file, not even root."""
+"""A folder in which not even root can create a file."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_finished(verb: str, out: Path, finished: Path, tiny: Path) -> list[str | Path]:
-    """A command about an evaluation, or next to one, that is right except for its output."""
+    """A command about an evaluation, or using one, that is valid except for its output."""
     return {
         "report html": ["report", finished, "--html", out],
         "scores export": ["scores", "export", finished, "--out", out],
@@ -84,7 +84,7 @@ def of_finished(verb: str, out: Path, finished: Path, tiny: Path) -> list[str | 
 
 
 def words(verb: str, out: Path, mine: Path, tiny: Path, lens: Path) -> list[str | Path]:
-    """A command that is right except for its output."""
+    """A command that is valid except for its output."""
     curated = ["--set", f"sources.own.files=[{mine}]"]
     articles = mine.with_name("articles.jsonl")
     articles.write_text('{"title": "Sark", "text": "An island."}\n')
@@ -128,7 +128,7 @@ def words(verb: str, out: Path, mine: Path, tiny: Path, lens: Path) -> list[str 
 
 @pytest.mark.parametrize("verb", [*VERBS, *OF_FINISHED])
 @pytest.mark.parametrize("place", ["below a file", "read-only", "no such device folder"])
-def test_an_output_that_cannot_be_written_is_told_and_not_a_traceback(
+def test_an_unwritable_output_is_reported_without_a_traceback(
     verb: str, place: str, mine: Path, tiny: Path, lens: Path, finished: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("here first")

@@ -63,7 +63,7 @@ def test_every_command_of_the_page_works(folder: Path) -> None:
     assert kept.read_text() == (folder / "tile.py").read_text()
 
 
-def test_traces_call_the_own_tool_where_the_box_is(folder: Path) -> None:
+def test_traces_call_the_custom_tool_at_the_box(folder: Path) -> None:
     use([Path("digit.py"), Path("tile.py")])
     assert vtune("data", "import", "samples", "train.jsonl", "--out", "train.parquet").code == 0
     make_box_traces([Path("train.parquet")], Path("cold.parquet"), prompt="tools")
@@ -95,7 +95,7 @@ def test_traces_call_the_own_tool_where_the_box_is(folder: Path) -> None:
     ],
     ids=["it refuses the region", "it needs settings"],
 )
-def test_a_tool_that_cannot_be_looked_with_is_an_error(
+def test_a_tool_that_cannot_look_is_an_error(
     before: str, after: str, kind: type[Exception], why: str, folder: Path
 ) -> None:
     text = Path("tile.py").read_text()

@@ -30,13 +30,13 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Installed:
     return put
 
 
-def test_what_fits_is_no_line(installed: Installed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_matching_versions_print_nothing(installed: Installed, capsys: pytest.CaptureFixture[str]) -> None:
     installed({})
     versions.warn_of_versions()
     assert capsys.readouterr().err == ""
 
 
-def test_what_does_not_fit_is_one_line(installed: Installed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mismatched_versions_print_one_line(installed: Installed, capsys: pytest.CaptureFixture[str]) -> None:
     installed({"transformers": "5.17.0", "peft": "0.30.1", "rich": None})
     versions.warn_of_versions()
     said = capsys.readouterr().err

@@ -71,7 +71,7 @@ def _write_evaluation(folder: Path, score: float) -> None:
 
 
 def _write_items(folder: Path, seed: int, right: int) -> None:
-    """Ten questions for a seed; the first `right` of them are answered right."""
+    """Ten questions of a seed, of which the first n are answered right."""
     rows = [
         {
             "id": f"{seed}/{number}",

@@ -1,4 +1,4 @@
-"""A sweep with axes, and with separate data and starts for every seed."""
+"""A sweep with axes, and with separate data and starting weights per seed."""
 
 import json
 import os
@@ -114,7 +114,9 @@ def test_rows_are_at_every_value_and_texts_are_filled() -> None:
     assert marks({"a": ["{x} {y}"], "{z}": 1}) == {"x", "y", "z"}
 
 
-def test_every_seed_has_its_own_data_and_start(plan: Plan, tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_every_seed_has_its_own_data_and_starting_weights(
+    plan: Plan, tiny: Path, lens: Path, tmp_path: Path
+) -> None:
     out, runs = tmp_path / "out", Prepared(tiny, lens)
     table = run_sweep(plan, out, resume=False, processes=1, start=runs)
     assert (table["failed"], table["unfinished"]) == ([], [])
@@ -161,7 +163,7 @@ def test_the_table_pairs_rows_at_the_same_value_and_starts_seed_by_seed(
     assert "by cue" in vtune("report", tmp_path / "out").out
 
 
-def test_what_cannot_be_prepared_is_tried_once_and_costs_its_seed_alone(
+def test_a_failed_preparation_is_tried_once_and_loses_only_its_seed(
     plan: Plan, tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     runs = Prepared(tiny, lens)
@@ -177,7 +179,7 @@ def test_what_cannot_be_prepared_is_tried_once_and_costs_its_seed_alone(
     assert not any("seed-5" in " ".join(w) for w in runs.words)
 
 
-def test_a_dry_run_counts_what_is_made_later_and_says_what_seeds_can_show(tmp_path: Path) -> None:
+def test_a_dry_run_counts_later_preparations_and_says_what_seeds_can_show(tmp_path: Path) -> None:
     path = write(tmp_path / "sweeps", **BY_SEED, spread={"accuracy": 0.041, "faithful": 0.047})
     command = ["rl", "--recipe", "codev-tiny", "--sweep", path, "--out", tmp_path / "out", "--dry-run"]
     told = vtune(*command, "--json")
@@ -195,7 +197,7 @@ def test_a_dry_run_counts_what_is_made_later_and_says_what_seeds_can_show(tmp_pa
     assert "# power: one seed has no interval; accuracy needs two or more" in one
 
 
-def test_what_others_have_to_make_is_still_missing(tmp_path: Path) -> None:
+def test_inputs_that_the_sweep_does_not_make_are_still_missing(tmp_path: Path) -> None:
     variants = {"plain": {"model": "{prepared}/start", "data": ["{prepared}/d.parquet", "nowhere.parquet"]}}
     changes = {**BY_SEED, "variants": variants, "differences": []}
     planned = load_sweep(write(tmp_path, **changes), RECIPE, ["steps=3"])
@@ -223,16 +225,14 @@ def test_what_others_have_to_make_is_still_missing(tmp_path: Path) -> None:
         ({"spread": {"accuracy": 0}}, "greater than 0"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_axes_and_commands_is_named(
-    changes: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_errors_in_axes_and_commands_are_named(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     assert set(SWEEP) <= set(BY_SEED) | {"seeds", "last_steps"}
     with pytest.raises(RecipeError, match=message):
         load_sweep(write(tmp_path, **(BY_SEED | changes)), RECIPE, [])
 
 
-def test_the_demo_that_compares_is_a_part_of_the_sweep() -> None:
-    """The same recipes, data and starts, so a row of one is a row of the other."""
+def test_the_comparing_demo_is_part_of_the_sweep() -> None:
+    """The same recipes, data and starts: so a row of one is a row of the other."""
     whole = load_sweep(find("evidence", "recipes.sweep"), RECIPE, ["update.threads=1"])
     part = load_sweep(find("shortcut", "recipes.sweep"), RECIPE, [])
     assert set(part.recipes) == {"accuracy-only", "evidence"}
@@ -249,7 +249,7 @@ def test_the_demo_that_compares_is_a_part_of_the_sweep() -> None:
         assert part.sweep.prepare[name] == command
 
 
-def test_the_demo_compares_by_the_sweep_and_goes_on_where_it_stopped(
+def test_the_demo_compares_with_the_sweep_and_resumes(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[dict[str, Any]] = []
@@ -297,9 +297,7 @@ def test_the_demo_compares_by_the_sweep_and_goes_on_where_it_stopped(
         ("data make lens --seed some{seed} --out {prepared}/x", "should be a valid integer"),
     ],
 )
-def test_a_command_that_vtune_does_not_know_is_named_before_anything_runs(
-    tmp_path: Path, command: str, why: str
-) -> None:
+def test_an_unknown_command_is_named_before_anything_runs(tmp_path: Path, command: str, why: str) -> None:
     variants = {"plain": {"model": "{prepared}/x", "data": ["{prepared}/x/train.parquet"]}}
     sweep = write(tmp_path / "sweeps", prepare={"x": command}, variants=variants, differences=[], held_out=[])
     out = tmp_path / "out"

@@ -40,7 +40,7 @@ def plan_of(name: str) -> Plan:
 
 
 @pytest.mark.parametrize("name", EFFECTS)
-def test_variants_differ_in_what_the_sweep_is_about_and_in_nothing_else(name: str) -> None:
+def test_variants_differ_only_in_the_subject_of_the_sweep(name: str) -> None:
     plan = plan_of(name)
     at_one_place = [row for row in plan.recipes if plan.at[row] == next(iter(plan.at.values()))]
     assert len(at_one_place) == len(plan.sweep.variants) > 2
@@ -92,7 +92,7 @@ def in_small(name: str, folder: Path) -> Path:
 
 @pytest.mark.train
 @pytest.mark.parametrize("name", EFFECTS)
-def test_one_step_of_it_runs_from_nothing_to_its_table(
+def test_one_step_of_each_sweep_runs_from_scratch_to_its_table(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(run_sweep.__kwdefaults__, "start", inside)

@@ -1,4 +1,4 @@
-"""Several runs of a sweep at a time: which waits for which, and how they end."""
+"""Concurrent runs of a sweep: scheduling, and how they end."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ class Noted(Ended):
 
 
 class Machine:
-    """Runs commands that take a given number of polls, and fail if told to; `words` hold polls and status."""
+    """A fake machine; a command's `words` give the number of polls it takes and its status."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
@@ -77,7 +77,7 @@ RUNS = st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, 3), max_siz
 
 
 @given(runs=RUNS, count=st.integers(1, 4))
-def test_never_too_many_each_in_order_and_none_beside_what_prepares_its_seed(
+def test_jobs_respect_the_limit_their_order_and_their_seeds_preparation(
     runs: list[tuple[int, list[int], int]], count: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder, machine = tmp_path_factory.getbasetemp(), Machine()
@@ -114,7 +114,7 @@ def test_never_too_many_each_in_order_and_none_beside_what_prepares_its_seed(
         assert numbers == sorted(numbers)
 
 
-def test_while_one_seed_is_prepared_another_one_begins_and_places_are_not_shared(tmp_path: Path) -> None:
+def test_another_seed_starts_during_a_preparation_and_slots_are_not_shared(tmp_path: Path) -> None:
     machine = Machine()
     work = [
         job("a", 3, tmp_path, 3, 1, prepares=1),
@@ -129,7 +129,7 @@ def test_while_one_seed_is_prepared_another_one_begins_and_places_are_not_shared
     assert by_run["b:0"][0] == "0"
 
 
-def test_one_that_fails_costs_no_other_and_they_are_named_in_order(tmp_path: Path) -> None:
+def test_a_failing_job_affects_no_other_and_failures_are_named_in_order(tmp_path: Path) -> None:
     machine = Machine()
     work = [
         job("a", 3, tmp_path, 5, 0, code=1),
@@ -145,7 +145,7 @@ def test_one_that_fails_costs_no_other_and_they_are_named_in_order(tmp_path: Pat
     assert {title for _, _, title in machine.places} == {"a/seed-3", "b/seed-5", "c/seed-7"}
 
 
-def test_what_could_not_be_prepared_is_not_tried_by_the_next(tmp_path: Path) -> None:
+def test_a_failed_preparation_is_not_retried_by_the_next_job(tmp_path: Path) -> None:
     machine = Machine()
     work = [job(name, 3, tmp_path, 1, 1, prepares=1, code=1) for name in "ab"]
     failed = Jobs(work, [{}, {}], start=machine.start).run()
@@ -154,7 +154,7 @@ def test_what_could_not_be_prepared_is_not_tried_by_the_next(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_goes_to_all_that_run_and_nothing_more_begins(number: signal.Signals, tmp_path: Path) -> None:
+def test_ctrl_c_reaches_all_running_jobs_and_no_more_start(number: signal.Signals, tmp_path: Path) -> None:
     machine = Machine()
 
     class Interrupts(Noted):
@@ -185,7 +185,7 @@ def test_a_run_that_was_interrupted_by_itself_interrupts_the_others(tmp_path: Pa
     assert [one.signals for one in machine.started] == [[signal.SIGTERM], []]
 
 
-def test_where_we_fail_what_runs_is_told_to_save_and_waited_for(tmp_path: Path) -> None:
+def test_after_an_internal_error_running_jobs_save_and_are_awaited(tmp_path: Path) -> None:
     machine = Machine()
 
     def ended(run: Run) -> None:
@@ -211,7 +211,7 @@ def test_where_we_fail_what_runs_is_told_to_save_and_waited_for(tmp_path: Path) 
     assert machine.started[0].poll() == 130
 
 
-def test_ctrl_c_reaches_real_processes_and_their_ends_are_waited_for(
+def test_ctrl_c_reaches_real_processes_which_are_awaited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path, OBEDIENT, monkeypatch)
@@ -235,7 +235,7 @@ def test_ctrl_c_reaches_real_processes_and_their_ends_are_waited_for(
     assert not (tmp_path / "c:0").exists()
 
 
-def test_each_run_has_gpus_or_cores_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_run_has_its_own_gpus_or_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda who: {*range(8)})

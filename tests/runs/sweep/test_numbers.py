@@ -1,4 +1,4 @@
-"""Numbers of one run, from files as training and evaluation write them."""
+"""Numbers of one run, read from the files of training and evaluation."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def values(found: Any) -> dict[str, float]:
     return {name: number.value for name, number in found.items()}
 
 
-def test_boxes_and_gradients_are_means_of_the_last_steps_and_curves_are_of_all(tmp_path: Path) -> None:
+def test_boxes_and_gradients_average_the_last_steps_and_curves_cover_all(tmp_path: Path) -> None:
     paid = [0.2, 0.6, 0.8, 0.2, 0.4, 0.9]
     rows = [
         {"accuracy": step / 10, "reward_accuracy": reward, "iou@99": step / 5, "grad_norm": 2.0 * step}
@@ -43,7 +43,7 @@ def test_boxes_and_gradients_are_means_of_the_last_steps_and_curves_are_of_all(t
 
 
 @pytest.mark.parametrize("sources", [{}, {"all": {"iou@50": 0.9, "ap": 0.5, "boxes": 2.0}}])
-def test_an_evaluation_has_boxes_where_answers_are_boxes(tmp_path: Path, sources: dict[str, Any]) -> None:
+def test_an_evaluation_has_box_numbers_if_answers_are_boxes(tmp_path: Path, sources: dict[str, Any]) -> None:
     looks = dict.fromkeys(("faithful_of_all", "faithful_of_correct", "tool_calls"))
     results = {"score": {"score": 0.7}, "faithfulness": looks | {"n_unscored": 0}, "sources": sources}
     (tmp_path / "results.json").write_text(json.dumps(results))
@@ -55,7 +55,7 @@ def test_an_evaluation_has_boxes_where_answers_are_boxes(tmp_path: Path, sources
 
 @pytest.mark.parametrize("value", ['"0.8"', "null", "true", "NaN", "1e400"])
 @pytest.mark.parametrize("where", ["score", "tool_calls"])
-def test_a_number_that_is_none_is_told_with_its_file(tmp_path: Path, where: str, value: str) -> None:
+def test_an_invalid_number_is_reported_with_its_file(tmp_path: Path, where: str, value: str) -> None:
     estimate = {"value": 0.7 if where == "score" else "@", "low": None, "high": None}
     looks = dict.fromkeys(("faithful_of_all", "faithful_of_correct")) | {"tool_calls": estimate}
     results = {

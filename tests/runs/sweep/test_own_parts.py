@@ -1,4 +1,4 @@
-"""A user's own parts in a sweep: every run and evaluation has them, and continues with no others."""
+"""Custom parts in a sweep: every run and evaluation has them, and resumes with no others."""
 
 import json
 import shutil
@@ -79,7 +79,7 @@ def swept(here: Path, tiny: Path, lens: Path, *more: str) -> Ended:
 
 
 @pytest.mark.train
-def test_every_run_of_a_sweep_keeps_them_and_a_resumed_sweep_takes_no_others(
+def test_every_run_of_a_sweep_keeps_custom_parts_and_a_resumed_sweep_accepts_no_others(
     here: Path, tiny: Path, lens: Path
 ) -> None:
     ended = swept(here, tiny, lens)

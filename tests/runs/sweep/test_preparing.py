@@ -13,8 +13,8 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_dir())
 
 
-def test_what_an_interrupted_command_has_left_is_in_nobodys_way(tmp_path: Path) -> None:
-    """`--tiny` refuses a folder with a model; training continues in its own."""
+def test_leftovers_of_an_interrupted_command_do_not_block_the_next(tmp_path: Path) -> None:
+    """`--tiny` refuses a folder with a model; a training goes on in its own."""
     folder = tmp_path / "prepared" / "seed-3"
     for name in ("data/train.parquet", "tiny/config.json", "start/recipe.yaml", "other/x"):
         (folder / name).parent.mkdir(parents=True)
@@ -24,7 +24,7 @@ def test_what_an_interrupted_command_has_left_is_in_nobodys_way(tmp_path: Path) 
     assert left(folder) == ["other", "start"]
 
 
-def test_what_is_finished_and_what_lies_elsewhere_stays(tmp_path: Path) -> None:
+def test_finished_and_foreign_folders_are_kept(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     folder = tmp_path / "prepared" / "seed-3"
@@ -38,7 +38,7 @@ def test_what_is_finished_and_what_lies_elsewhere_stays(tmp_path: Path) -> None:
     assert (elsewhere.is_dir(), left(folder)) == (True, ["tiny"])
 
 
-def test_what_another_command_has_finished_in_the_same_folder_stays(tmp_path: Path) -> None:
+def test_output_of_another_command_in_the_same_folder_is_kept(tmp_path: Path) -> None:
     own = {
         "lens": "data make lens --seed {seed} --out {prepared}/both/lens",
         "shapes": "data make shapes --seed {seed} --out {prepared}/both",

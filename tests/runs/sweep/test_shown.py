@@ -1,4 +1,4 @@
-"""A finished sweep as tables in a terminal, as CSV, LaTeX and a figure, and on a page."""
+"""A finished sweep as terminal tables, CSV, LaTeX, a figure, and a page."""
 
 import csv
 import io
@@ -50,7 +50,7 @@ def titled(table: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {one["title"]: one for one in plain_tables(table)}
 
 
-def test_numbers_have_their_values_by_seed_and_differences_what_they_could_show(
+def test_numbers_list_values_by_seed_and_differences_what_they_could_show(
     table: dict[str, Any],
 ) -> None:
     same = table["variants"]["sharp"]["held_out"]["same"]["accuracy"]
@@ -73,7 +73,7 @@ def test_accuracy_has_an_interval_over_the_questions_of_all_seeds(table: dict[st
     assert found["points"]["accuracy"]["by_questions"] is None
 
 
-def test_seeds_that_lie_together_by_luck_are_not_taken_for_sure(tmp_path: Path) -> None:
+def test_seeds_close_together_by_luck_do_not_narrow_the_interval(tmp_path: Path) -> None:
     folder = make_sweep(tmp_path / "lucky")
     (folder / "sweep.yaml").write_text((folder / "sweep.yaml").read_text().replace("- 1\n", ""))
     for seed in (0, 2):  # each gains four questions and loses three
@@ -127,7 +127,7 @@ def test_shares_are_in_percent_points_are_not_and_zeros_have_no_column(table: di
     assert tables["training; all steps"]["head"][2:] == ["accuracy, all steps, %", "minutes"]
 
 
-def test_what_seeds_can_show_stands_below(table: dict[str, Any]) -> None:
+def test_the_detectable_difference_is_shown_below(table: dict[str, Any]) -> None:
     *_, last = plain_tables(table)
     assert "80 of 100" in last["title"]
     assert last["head"] == ["", "seeds", "training", "same", "points"]
@@ -151,7 +151,7 @@ def test_one_seed_could_show_nothing(tmp_path: Path) -> None:
     assert notes == [f"sharp - plain: accuracy over its questions 10.0 {interval}"]
 
 
-def test_differences_are_drawn_in_points_of_percent(table: dict[str, Any]) -> None:
+def test_differences_are_plotted_in_percentage_points(table: dict[str, Any]) -> None:
     drawn = {one["title"]: one for one in effects(table)}
     assert list(drawn) == ["same: accuracy", "same: faithful", "points: accuracy", "points: faithful"]
     (row,) = drawn["same: accuracy"]["rows"]
@@ -161,7 +161,7 @@ def test_differences_are_drawn_in_points_of_percent(table: dict[str, Any]) -> No
     assert (drawn["points: accuracy"]["unit"], row["values"]) == ("", pytest.approx([10, 0, 20]))
 
 
-def test_intervals_end_where_their_numbers_do(folder: Path, tmp_path: Path) -> None:
+def test_intervals_end_at_their_values(folder: Path, tmp_path: Path) -> None:
     vtune("report", folder, "--figure", tmp_path / "sweep.svg")
     lines = re.findall(r'style="(fill: none; stroke[^"]+)"', (tmp_path / "sweep.svg").read_text())
     # The frame of a panel, whose corners are joined like this, is not an interval.
@@ -183,7 +183,7 @@ def test_a_csv_has_every_number(folder: Path) -> None:
     assert {row["where"] for row in rows} == {"training", "same", "points"}
 
 
-def test_a_csv_and_a_latex_table_say_what_the_sweep_lacks(folder: Path) -> None:
+def test_csv_and_latex_tables_say_what_the_sweep_lacks(folder: Path) -> None:
     assert vtune("report", folder, "--csv").err == ""
     (folder / "plain/seed-1/eval/same/results.json").unlink()
     said = "not finished: plain/seed-1/eval/same"
@@ -204,7 +204,7 @@ def test_a_table_is_of_one_kind_of_folder(folder: Path) -> None:
     assert "no columns in common" in ended.err
 
 
-def test_a_curve_is_the_running_mean_over_seeds_with_the_lowest_and_the_highest(folder: Path) -> None:
+def test_a_curve_is_the_running_mean_over_seeds_with_minimum_and_maximum(folder: Path) -> None:
     curves = sweep_curves(folder, sweep_table(folder))
     assert list(curves) == ["accuracy", "entropy"]  # no tool was called
     curve = curves["accuracy"]["plain"]
@@ -216,7 +216,7 @@ def test_a_curve_is_the_running_mean_over_seeds_with_the_lowest_and_the_highest(
 
 
 @pytest.mark.parametrize("part", ["vision", "connector"])
-def test_gradients_are_drawn_where_variants_train_other_parts(tmp_path: Path, part: str) -> None:
+def test_gradients_are_plotted_if_variants_train_different_parts(tmp_path: Path, part: str) -> None:
     alike = {"grad_norm_language": 0.5}
     folder = make_sweep(tmp_path / "parts", plain=alike, sharp=alike | {f"grad_norm_{part}": 0.25})
     curves = sweep_curves(folder, sweep_table(folder))
@@ -226,7 +226,7 @@ def test_gradients_are_drawn_where_variants_train_other_parts(tmp_path: Path, pa
     assert not any("gradient" in title for title in sweep_curves(same, sweep_table(same)))
 
 
-def test_a_figure_holds_its_texts_and_is_the_same_again(folder: Path, tmp_path: Path) -> None:
+def test_a_figure_contains_its_texts_and_is_reproducible(folder: Path, tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("one.svg", "two.svg")]
     for file in files:
         told = json.loads(vtune("report", folder, "--figure", file, "--json").out)
@@ -238,7 +238,7 @@ def test_a_figure_holds_its_texts_and_is_the_same_again(folder: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(("ending", "begins"), [("pdf", b"%PDF"), ("PNG", b"\x89PNG")])
-def test_its_ending_says_what_a_figure_is(folder: Path, tmp_path: Path, ending: str, begins: bytes) -> None:
+def test_the_suffix_sets_a_figures_format(folder: Path, tmp_path: Path, ending: str, begins: bytes) -> None:
     file = tmp_path / f"figure.{ending}"
     assert vtune("report", folder, "--figure", file).code == 0
     assert file.read_bytes().startswith(begins)
@@ -254,7 +254,7 @@ def test_its_ending_says_what_a_figure_is(folder: Path, tmp_path: Path, ending: 
         ("", "sweep.yaml/figure.svg", "is a file, not a folder"),
     ],
 )
-def test_what_is_no_figure_is_an_error(folder: Path, of: str, name: str, why: str) -> None:
+def test_an_unknown_figure_format_is_an_error(folder: Path, of: str, name: str, why: str) -> None:
     ended = vtune("report", folder / of, "--figure", folder / name)
     assert ended.code == 2
     assert why in ended.err
@@ -270,7 +270,7 @@ def test_nothing_finished_is_an_error(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "figure.svg").exists()
 
 
-def test_what_fewer_runs_have_says_of_how_many_it_is(folder: Path) -> None:
+def test_numbers_from_fewer_runs_state_how_many(folder: Path) -> None:
     (folder / "sharp/seed-2/eval/same/results.json").unlink()
     table = sweep_table(folder)
     *_, last = plain_tables(table)
@@ -300,7 +300,7 @@ def test_points_keep_their_digits(tmp_path: Path) -> None:
     assert titled(sweep_table(folder))["held out: points"]["rows"][0][2] == "1238.4 [1235.9, 1240.9]"
 
 
-def test_a_curve_ends_where_the_table_does(tmp_path: Path) -> None:
+def test_a_curve_ends_at_the_tables_last_step(tmp_path: Path) -> None:
     folder = make_sweep(tmp_path / "gaps", plain={"iou@99": 0.5})
     for file in folder.glob("plain/*/metrics.jsonl"):
         rows = [json.loads(line) for line in file.read_text().splitlines()]
@@ -339,7 +339,7 @@ def test_broken_results_are_named(folder: Path, key: str) -> None:
     assert "results.json" in sweeps_of([folder])[0]["problem"]
 
 
-def test_a_page_shows_what_a_sweep_has_found(folder: Path, tmp_path: Path) -> None:
+def test_a_page_shows_a_sweeps_results(folder: Path, tmp_path: Path) -> None:
     assert vtune("report", folder, "--html", tmp_path / "page.html").code == 0
     values: Any = held(tmp_path / "page.html")
     assert values["sweeps"] == json.loads(json.dumps(sweeps_of([folder])))
@@ -350,7 +350,7 @@ def test_a_page_shows_what_a_sweep_has_found(folder: Path, tmp_path: Path) -> No
     assert client.get("api/sweeps").json() == values["sweeps"]
 
 
-def test_a_folder_stands_for_the_sweeps_in_it(folder: Path) -> None:
+def test_a_folder_means_the_sweeps_in_it(folder: Path) -> None:
     make_sweep(folder.parent / "other")
     report: Any = run_report([folder.parent])
     assert [one["name"] for one in report["sweeps"]] == ["other", "swept"]
@@ -396,7 +396,7 @@ def test_a_damaged_sweep_says_so_on_its_page(folder: Path) -> None:
     assert (one["tables"], one["effects"]) == ([], [])
 
 
-def test_texts_of_a_sweep_hold_no_interval_that_was_not_measured(table: dict[str, Any]) -> None:
+def test_no_unmeasured_interval_appears_in_a_sweeps_texts(table: dict[str, Any]) -> None:
     for one in plain_tables(table):
         assert all(len(row) == len(one["head"]) for row in one["rows"])
         assert not re.search(r"nan|None", json.dumps(one))

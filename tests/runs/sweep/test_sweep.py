@@ -46,7 +46,7 @@ def write(folder: Path, **changes: Any) -> Path:
 
 
 class Ended:
-    """A command that has ended before it is polled; it may have run for a while."""
+    """A command that has already ended, possibly after a while."""
 
     def __init__(self, code: int, *, looks: int = 0) -> None:
         self.code = code
@@ -73,7 +73,7 @@ def inside(words: Sequence[str], *, log: Path, result: Path | None, **more: Any)
 
 
 class Runs:
-    """Replaces processes: records the commands, and writes what they would leave."""
+    """Replaces processes: records the commands and writes their output files."""
 
     def __init__(self) -> None:
         self.words: list[list[str]] = []
@@ -150,7 +150,7 @@ def runs() -> Runs:
 
 @pytest.fixture
 def plan(tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """Four runs on existing puzzles; their fingerprints are not checked."""
+    """A plan of four runs on existing puzzles; fingerprints are not checked."""
     monkeypatch.setattr("vtune.runs.sweep.runs.fingerprint", lambda path: None)
     monkeypatch.setattr("vtune.runs.sweep.runs.fingerprints", lambda suite: {})
     return load_sweep(write(tmp_path / "sweeps", held_out=held_out(lens)), RECIPE, words(tiny, lens))
@@ -237,7 +237,7 @@ def test_a_report_shows_the_table_again(
     assert run_report([out / "plain" / "seed-3"])["runs"][0]["name"] == "seed-3"  # type: ignore[index]
 
 
-def test_a_failing_run_costs_no_other_and_is_named(plan: Plan, tmp_path: Path, runs: Runs) -> None:
+def test_a_failing_run_affects_no_other_and_is_named(plan: Plan, tmp_path: Path, runs: Runs) -> None:
     runs.fails = {"sharp/seed-3": -9}
     table = sweep(plan, tmp_path / "out", runs)
     assert len(runs.words) == 7  # it has nothing to evaluate
@@ -257,7 +257,7 @@ def test_a_failing_run_costs_no_other_and_is_named(plan: Plan, tmp_path: Path, r
     render_sweeps([table])
 
 
-def test_a_run_that_failed_by_its_settings_is_tried_with_others_when_its_folder_is_gone(
+def test_a_run_that_failed_by_its_settings_is_retried_once_its_folder_is_removed(
     plan: Plan, tiny: Path, lens: Path, tmp_path: Path, runs: Runs
 ) -> None:
     out = tmp_path / "out"
@@ -277,7 +277,7 @@ def test_a_run_that_failed_by_its_settings_is_tried_with_others_when_its_folder_
     assert [word[0] for word in runs.words] == ["rl", "eval"] * 2, "of the others none is done again"
 
 
-def test_a_mean_of_fewer_runs_than_there_are_says_so(plan: Plan, tmp_path: Path, runs: Runs) -> None:
+def test_a_mean_over_fewer_runs_says_so(plan: Plan, tmp_path: Path, runs: Runs) -> None:
     runs.fails = {"sharp/seed-3/eval": 1}
     table = sweep(plan, tmp_path / "out", runs)
     row = table["variants"]["sharp"]
@@ -287,7 +287,7 @@ def test_a_mean_of_fewer_runs_than_there_are_says_so(plan: Plan, tmp_path: Path,
     assert "(of 1)" in vtune("report", tmp_path / "out").out
 
 
-def test_a_sweep_goes_on_where_it_stopped(plan: Plan, tmp_path: Path, runs: Runs) -> None:
+def test_a_sweep_resumes_where_it_stopped(plan: Plan, tmp_path: Path, runs: Runs) -> None:
     out = tmp_path / "out"
     runs.interrupted = "sharp/seed-3"
     with pytest.raises(SystemExit):
@@ -305,7 +305,7 @@ def test_a_sweep_goes_on_where_it_stopped(plan: Plan, tmp_path: Path, runs: Runs
     assert runs.words == []
 
 
-def test_what_a_folder_began_with_cannot_change(
+def test_a_sweeps_settings_cannot_change_later(
     plan: Plan, tiny: Path, lens: Path, tmp_path: Path, runs: Runs
 ) -> None:
     out = tmp_path / "out"
@@ -363,9 +363,7 @@ def test_every_suite_has_its_accuracy_and_faithfulness_with_differences(
 
 
 @pytest.mark.usefixtures("plan")
-def test_shares_that_nobody_could_tell_are_null_with_the_reason(
-    tiny: Path, lens: Path, tmp_path: Path, runs: Runs
-) -> None:
+def test_unknown_shares_are_null_with_the_reason(tiny: Path, lens: Path, tmp_path: Path, runs: Runs) -> None:
     out = tmp_path / "out"
     table = sweep(with_a_start(tiny, lens, tmp_path / "two"), out, runs)
     row = table["variants"]["sharp"]["held_out"]["dark"]
@@ -379,7 +377,7 @@ def test_shares_that_nobody_could_tell_are_null_with_the_reason(
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_model_that_is_not_trained_is_evaluated_once_and_stands_against_every_seed(
+def test_an_untrained_model_is_evaluated_once_and_compared_with_every_seed(
     tiny: Path, lens: Path, tmp_path: Path, runs: Runs
 ) -> None:
     out = tmp_path / "out"
@@ -422,7 +420,7 @@ def test_two_untrained_models_have_one_difference_and_another_model_is_not_the_s
 
 
 @pytest.mark.usefixtures("plan")
-def test_an_evaluation_that_fails_costs_no_other(tiny: Path, lens: Path, tmp_path: Path, runs: Runs) -> None:
+def test_a_failing_evaluation_affects_no_other(tiny: Path, lens: Path, tmp_path: Path, runs: Runs) -> None:
     runs.fails = {"plain/seed-3/eval/lens": 2}
     table = sweep(with_a_start(tiny, lens, tmp_path / "two"), tmp_path / "out", runs)
     assert table["unfinished"] == ["plain/seed-3/eval/lens"]
@@ -431,13 +429,13 @@ def test_an_evaluation_that_fails_costs_no_other(tiny: Path, lens: Path, tmp_pat
     assert (row["lens"]["accuracy"]["n"], row["dark"]["accuracy"]["n"]) == (1, 2)
 
 
-def test_a_folder_from_before_there_were_several_suites_is_told_apart(tmp_path: Path) -> None:
+def test_a_folder_from_before_several_suites_is_recognised(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(SWEEP | {"held_out": None}))
     with pytest.raises(DataError, match="older than tables of several suites"):
         run_report([tmp_path])
 
 
-def test_a_dry_run_names_models_that_are_not_there(lens: Path, tiny: Path, tmp_path: Path) -> None:
+def test_a_dry_run_names_missing_models(lens: Path, tiny: Path, tmp_path: Path) -> None:
     missing = {"base": {"model": "models/nowhere", "settings": {}}, "start": START}
     planned = with_a_start(tiny, lens, tmp_path / "two", untrained=missing, differences=[])
     facts = plan_sweep(
@@ -477,7 +475,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "message"), BAD)
-def test_what_is_wrong_is_named_before_anything_starts(
+def test_errors_are_named_before_anything_starts(
     changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RecipeError, match=message):
@@ -546,7 +544,9 @@ def test_some_variants_are_run_now_and_others_later(
         ("start", "only models that are not trained", "plain, sharp"),
     ],
 )
-def test_what_only_cannot_mean_says_what_was_meant(only: str, message: str, fix: str, tmp_path: Path) -> None:
+def test_an_unknown_variant_in_only_gets_a_suggestion(
+    only: str, message: str, fix: str, tmp_path: Path
+) -> None:
     path = write(
         tmp_path,
         axes={"p": [0.5, 0.9]},
@@ -558,7 +558,7 @@ def test_what_only_cannot_mean_says_what_was_meant(only: str, message: str, fix:
     assert fix in (caught.value.fix or "")
 
 
-def test_a_dry_run_says_how_many_runs_go_on_at_a_time(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_a_dry_run_says_how_many_runs_are_concurrent(tiny: Path, lens: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "sweeps", held_out=held_out(lens))
     given = setting(model=tiny, data=f"[{lens / 'train.parquet'}]", steps=3)
     words = ["rl", "--recipe", "codev-tiny", "--sweep", path, "--out", tmp_path / "out"]
@@ -567,7 +567,7 @@ def test_a_dry_run_says_how_many_runs_go_on_at_a_time(tiny: Path, lens: Path, tm
     assert "runs at a time" not in vtune(*command).out
 
 
-def test_what_is_about_a_sweep_needs_one(tmp_path: Path) -> None:
+def test_sweep_options_need_a_sweep(tmp_path: Path) -> None:
     for option, value in (("--jobs", "2"), ("--only", "plain")):
         told = vtune("rl", "--recipe", "codev-tiny", "--out", tmp_path / "out", option, value)
         assert (told.code, "only with --sweep" in told.err) == (2, True)
@@ -608,9 +608,7 @@ def test_a_dry_run_plans_all_and_starts_nothing(tiny: Path, lens: Path, tmp_path
 @pytest.mark.parametrize(
     ("name", "recipe"), [("credit-tiny", "credit-tiny"), ("credit-algorithms", "credit-search-4b")]
 )
-def test_a_shipped_sweep_tells_algorithms_apart_and_each_with_transfer_from_without(
-    name: str, recipe: str
-) -> None:
+def test_a_shipped_sweep_compares_algorithms_with_and_without_transfer(name: str, recipe: str) -> None:
     plan = load_sweep(find(name, "recipes.sweep"), find(recipe, "recipes.rl"), [])
     assert plan.suites
     assert len(plan.recipes) == 6
@@ -667,7 +665,7 @@ def test_a_shipped_sweep_has_the_rows_of_codevs_tables(name: str, recipe: str, b
     assert len(plan.suites) > 1
 
 
-def test_a_weak_judge_differs_in_nothing_but_the_judge() -> None:
+def test_the_weak_judge_variant_differs_only_in_the_judge() -> None:
     for name, recipe, row, key in (
         ("codev-ablation", "codev", "gpt-5-nano-judge", "judge"),
         ("codev-ablation-tiny", "codev-tiny", "weak-judge", "evidence"),
@@ -678,7 +676,7 @@ def test_a_weak_judge_differs_in_nothing_but_the_judge() -> None:
         assert strong == weak
 
 
-def test_the_base_model_is_asked_without_tools_in_a_prompt_that_its_reader_fits() -> None:
+def test_the_base_model_is_evaluated_without_tools_and_with_a_fitting_prompt() -> None:
     plan = load_sweep(find("codev-ablation", "recipes.sweep"), find("codev", "recipes.rl"), [])
     for name, suite in plan.suites_of("qwen2.5-vl-7b").items():
         assert (suite.offers, suite.rollout.prompt, suite.answer_in) == ((), "plain", "reply")
@@ -692,7 +690,7 @@ COMMANDS = {
 }
 
 
-def test_every_shipped_sweep_says_for_which_recipe_it_is() -> None:
+def test_every_shipped_sweep_names_its_recipe() -> None:
     assert {"codev-ablation", "credit-tiny"} <= set(COMMANDS)
     assert {name for name, recipes in COMMANDS.items() if not recipes} == set()
 
@@ -738,7 +736,7 @@ def test_a_shipped_sweep_has_the_schedules_of_figures_3_10_and_11(name: str, rec
         ("task-mix-tiny", "orsta-tiny", "data"),
     ],
 )
-def test_variants_of_a_sweep_for_curves_differ_in_one_thing_and_are_evaluated_alike(
+def test_variants_of_a_curve_sweep_differ_in_one_thing_and_share_the_evaluation(
     name: str, recipe: str, varied: str
 ) -> None:
     plan = load_sweep(find(name, "recipes.sweep"), find(recipe, "recipes.rl"), [])
@@ -748,7 +746,7 @@ def test_variants_of_a_sweep_for_curves_differ_in_one_thing_and_are_evaluated_al
     assert dumps[0]["eval"] is not None
 
 
-def test_an_algorithm_that_one_on_policy_update_makes_another_of_is_warned_of(
+def test_an_algorithm_that_reduces_to_another_on_policy_gives_a_warning(
     tiny: Path, lens: Path, tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -767,7 +765,7 @@ def test_an_algorithm_that_one_on_policy_update_makes_another_of_is_warned_of(
     assert "# warning: with one on-policy update per step, loss.algorithm sapo" in told.out
 
 
-def test_an_interrupted_sweep_says_what_to_type(
+def test_an_interrupted_sweep_prints_the_command_to_continue(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -787,7 +785,7 @@ def test_an_interrupted_sweep_says_what_to_type(
     ) in ended.err
 
 
-def test_a_sweep_of_real_runs(
+def test_a_sweep_of_real_runs_works(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(run_sweep.__kwdefaults__, "start", inside)

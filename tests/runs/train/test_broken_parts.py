@@ -1,4 +1,4 @@
-"""A user's own part that breaks after a run has trained for a while: what was trained is kept."""
+"""A user's part that fails after a while of training: all training is saved."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def faulty(*given):
 
 @pytest.fixture(autouse=True)
 def forgetting() -> Iterator[None]:
-    """Leave nothing behind for later tests in the same process."""
+    """Leave nothing for later tests in the same process."""
     yield
     forget(used())
 
@@ -60,7 +60,7 @@ def scorer(folder: Path, heldout: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("part", [style, scorer])
-def test_what_is_trained_is_kept_when_a_part_breaks(
+def test_training_is_saved_when_a_part_fails(
     part: Callable[[Path, Path], list[str]], schooled: Path, lens: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"

@@ -59,19 +59,19 @@ CURVE = {1: 0.2, 2: 0.6, 3: 0.4, 4: 0.6, 5: 0.1, 6: 0.3}
         (Keep(newest=1, best=BEST.model_copy(update={"suite": "other"})), [6], None),
     ],
 )
-def test_the_newest_the_best_and_those_for_the_curve_stay(
+def test_the_newest_the_best_and_curve_checkpoints_are_kept(
     tmp_path: Path, keep: Keep, stay: list[int], best: str | None
 ) -> None:
     assert after(CURVE, tmp_path, keep) == (stay, best)
 
 
-def test_the_best_is_one_that_there_is_a_checkpoint_of(tmp_path: Path) -> None:
-    """The weights before training, and between checkpoints, may be better, but do not exist any more."""
+def test_the_best_is_chosen_among_existing_checkpoints(tmp_path: Path) -> None:
+    """Weights before training, and between checkpoints, may be better: nobody has them."""
     keep = Keep(newest=1, best=BEST)
     assert after({1: 0.9, 2: 0.3, 3: 0.8, 4: 0.2}, tmp_path, keep, every=2) == ([2, 4], "step-000002")
 
 
-def test_a_link_says_nothing_where_the_recipe_asks_for_no_best_any_more(tmp_path: Path) -> None:
+def test_without_best_in_the_recipe_the_link_is_removed(tmp_path: Path) -> None:
     after(CURVE, tmp_path, Keep(newest=2, best=BEST))
     assert (tmp_path / "checkpoints/best").is_symlink()
     manager(Keep(newest=2), tmp_path).point()
@@ -79,7 +79,7 @@ def test_a_link_says_nothing_where_the_recipe_asks_for_no_best_any_more(tmp_path
     manager(Keep(newest=2), tmp_path / "new").point()  # where nothing has been written yet
 
 
-def test_a_kill_between_a_checkpoint_and_its_link_is_made_good_at_the_next_start(tmp_path: Path) -> None:
+def test_a_kill_between_a_checkpoint_and_its_link_is_repaired_at_the_next_start(tmp_path: Path) -> None:
     checkpoints = manager(Keep(newest=1), tmp_path)
     for step in (8, 10):
         PendingCheckpoint(checkpoints.root, step, lambda folder: None, first=True, wait=lambda: None).finish(
@@ -120,7 +120,7 @@ class Written:
 
 @pytest.mark.parametrize("background", [False, True])
 @pytest.mark.parametrize("begun", [False, True])
-def test_what_all_processes_save_before_they_stop_together_is_a_checkpoint(
+def test_a_joint_save_before_stopping_is_a_checkpoint(
     background: bool, begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it was begun before one of them failed, or is written because one has."""
@@ -148,7 +148,7 @@ def test_what_all_processes_save_before_they_stop_together_is_a_checkpoint(
     assert [folder.name for folder in complete(tmp_path / "checkpoints")] == ["step-000007"]
 
 
-def test_a_best_by_a_number_that_is_not_measured_is_doubted() -> None:
+def test_choosing_the_best_by_an_unmeasured_number_gives_a_warning() -> None:
     checkpoints = manager(Keep(newest=1, best=BEST), Path("nowhere"))
     assert checkpoints.doubt("quiz", {"score": 0.5}) is None
     assert checkpoints.doubt("exam", {"reward": 0.5}) is None
@@ -157,7 +157,7 @@ def test_a_best_by_a_number_that_is_not_measured_is_doubted() -> None:
     assert "`score`, which this evaluation on quiz did not measure; it has reward, iou@50" in told
 
 
-def test_a_number_of_the_newest_is_written_as_it_was_given() -> None:
+def test_the_number_of_newest_checkpoints_is_written_as_given() -> None:
     plain = Checkpoints.model_validate({"every": 5, "minutes": None, "keep": 3})
     assert plain.keep == Keep(newest=3)
     assert plain.model_dump()["keep"] == 3
@@ -165,13 +165,13 @@ def test_a_number_of_the_newest_is_written_as_it_was_given() -> None:
     assert Checkpoints.model_validate(plain.model_dump() | {"keep": whole}).model_dump()["keep"] == whole
 
 
-def test_checkpoints_for_the_curve_are_among_those_that_are_written() -> None:
+def test_curve_checkpoints_are_among_those_written() -> None:
     with pytest.raises(ValidationError, match=r"keep\.every 12 is not a multiple of every 5"):
         Checkpoints.model_validate({"every": 5, "minutes": None, "keep": {"newest": 1, "every": 12}})
 
 
-def test_a_finished_evaluation_of_the_weights_that_a_run_goes_on_from_stays(tmp_path: Path) -> None:
-    """One that was cut off between its lines is removed, as is what was trained after the checkpoint."""
+def test_a_finished_evaluation_of_the_resumed_weights_is_kept(tmp_path: Path) -> None:
+    """One that was cut between its lines goes, and so does what was trained after the checkpoint."""
     file = tmp_path / "metrics.jsonl"
     lines = [
         (3, "all"), (4, "eval/quiz/hard"), (4, "eval/quiz/all"), (4, "eval/exam/hard/all"), (4, "all"),
@@ -186,10 +186,8 @@ def test_a_finished_evaluation_of_the_weights_that_a_run_goes_on_from_stays(tmp_
     assert [(one["step"], one["source"]) for one in told] == [*lines[:3], (4, "eval/exam/all")]
 
 
-def test_numbers_that_were_cut_are_said_when_a_run_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A full disk cuts off the last line of a file; the checkpoint of that step may still be intact."""
+def test_truncated_metrics_are_reported_on_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A full disk cuts the last line of a file, and the checkpoint of its step may be whole all the same."""
     file = tmp_path / "metrics.jsonl"
     lines = [json.dumps({"step": step, "source": "all", "loss": 0.5}) + "\n" for step in range(4)]
     file.write_text("".join(lines))
@@ -203,7 +201,7 @@ def test_numbers_that_were_cut_are_said_when_a_run_goes_on(
 
 
 @pytest.mark.parametrize("other", ["quiz", "eval/exam/all"])
-def test_a_cut_line_over_all_sources_is_missed_however_many_lines_its_step_has(
+def test_a_truncated_total_line_is_noticed_in_any_step(
     other: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Reinforcement learning writes a line for each source before it, as does an evaluation of every step."""
@@ -219,8 +217,8 @@ def test_a_cut_line_over_all_sources_is_missed_however_many_lines_its_step_has(
 
 
 @pytest.mark.parametrize("size", [0, 200])
-def test_a_checkpoint_that_was_cut_short_is_named(tmp_path: Path, size: int) -> None:
-    """As an interrupted copy to another machine leaves it."""
+def test_a_truncated_checkpoint_is_named(tmp_path: Path, size: int) -> None:
+    """As a copy to another machine that broke off leaves it."""
 
     class Loads:
         def load(self, folder: Path) -> Any:
@@ -243,7 +241,7 @@ def test_a_checkpoint_that_was_cut_short_is_named(tmp_path: Path, size: int) -> 
         position(tmp_path, trainer, ALONE, resume=True)
 
 
-def test_a_run_that_resumes_without_a_checkpoint_says_that_it_begins_again(
+def test_a_resume_without_a_checkpoint_says_that_it_starts_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nobody: Any = None

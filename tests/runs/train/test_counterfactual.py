@@ -54,7 +54,7 @@ def totals(trajectories: Sequence[Trajectory]) -> dict[tuple[str, int], float]:
 
 
 @pytest.mark.train
-def test_who_reads_the_crop_is_paid_and_who_knew_is_not(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_reading_the_crop_is_rewarded_and_knowing_is_not(tiny: Path, lens: Path, tmp_path: Path) -> None:
     asks = {"reward__counterfactual": f"{{weight: {WEIGHT}, share: 1.0}}"}
     uses, engine = drawn(tiny, lens, tmp_path / "uses", "uses", **asks)
     assert len(uses) == 8
@@ -77,9 +77,7 @@ def test_who_reads_the_crop_is_paid_and_who_knew_is_not(tiny: Path, lens: Path, 
 
 
 @pytest.mark.train
-def test_nothing_is_drawn_again_of_wrong_answers_and_of_looks_elsewhere(
-    tiny: Path, lens: Path, tmp_path: Path
-) -> None:
+def test_wrong_answers_and_looks_elsewhere_are_not_rerun(tiny: Path, lens: Path, tmp_path: Path) -> None:
     asks = {"reward__counterfactual": f"{{weight: {WEIGHT}, share: 1.0}}"}
     beside, engine = drawn(tiny, lens, tmp_path / "beside", "elsewhere", **asks)
     assert len(engine.requests) == 2 * len(beside)
@@ -88,7 +86,7 @@ def test_nothing_is_drawn_again_of_wrong_answers_and_of_looks_elsewhere(
 
 
 @pytest.mark.train
-def test_of_a_share_of_groups_all_or_none_are_drawn_again(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_with_a_share_whole_groups_are_rerun_or_not(tiny: Path, lens: Path, tmp_path: Path) -> None:
     some, engine = drawn(
         tiny, lens, tmp_path / "some", "uses",
         reward__counterfactual=f"{{weight: {WEIGHT}, share: 0.5}}", prompts_per_step=8,
@@ -102,7 +100,7 @@ def test_of_a_share_of_groups_all_or_none_are_drawn_again(tiny: Path, lens: Path
     assert len(engine.requests) == 2 * len(some) + 2 * asked
 
 
-def test_a_part_that_is_found_later_counts_as_the_others_do() -> None:
+def test_a_part_scored_later_counts_like_the_others() -> None:
     before = Reward(total=1.3, accuracy=1.0, format=1.0, tool=None, why="accuracy: right", own={"mine": 0.5})
     paid = with_part(before, NAME, Verdict(1.0, "another answer"), WEIGHT)
     assert paid.total == pytest.approx(1.8)
@@ -112,7 +110,7 @@ def test_a_part_that_is_found_later_counts_as_the_others_do() -> None:
     assert (lost.total, lost.own[NAME], lost.why) == (None, None, "counterfactual: no reply")
 
 
-def test_only_training_draws_again_and_the_recipe_says_what_it_weighs() -> None:
+def test_only_training_reruns_and_the_recipe_sets_the_weight() -> None:
     section = "reward.counterfactual={weight: 0.5, share: 0.25}"
     with pytest.raises(RecipeError, match="vtune faithfulness --counterfactual"):
         load_recipe(find("lens", "eval_suites"), EvalSuite, [section])

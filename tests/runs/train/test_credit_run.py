@@ -81,7 +81,7 @@ def stored(run: Path, step: int) -> list[Trajectory]:
     return list(read_trajectories(run / "trajectories" / f"step-{step:06d}.parquet"))
 
 
-def test_prompts_that_teach_nothing_are_replaced_and_counted(runs: Runs) -> None:
+def test_zero_variance_prompts_are_replaced_and_counted(runs: Runs) -> None:
     told = numbers(runs.whole)
     asked = [sorted({t.group for t in stored(runs.whole, step)}) for step in range(3)]
     # Of 0 and 1 one has zero variance; 2, which replaces it, does too, and stays unused.
@@ -90,7 +90,7 @@ def test_prompts_that_teach_nothing_are_replaced_and_counted(runs: Runs) -> None
     assert [told[step, "all"]["groups_zero_variance"] for step in range(3)] == [pytest.approx(2 / 3), 0, 0]
 
 
-def test_a_failing_look_that_a_success_shares_is_punished_less_than_its_answer(runs: Runs) -> None:
+def test_a_failing_look_shared_with_a_success_is_punished_less_than_its_answer(runs: Runs) -> None:
     corrected = 0
     for step in range(3):
         for trajectory in stored(runs.whole, step):
@@ -118,7 +118,7 @@ def test_a_failing_look_that_a_success_shares_is_punished_less_than_its_answer(r
     assert "truncated_share" not in row
 
 
-def test_a_resumed_run_goes_on_with_the_prompts_that_are_left(runs: Runs) -> None:
+def test_a_resumed_run_continues_with_the_remaining_prompts(runs: Runs) -> None:
     assert runs.ended.code == 0, runs.ended.err
     assert numbers(runs.resumed) == numbers(runs.whole)
     for step in (1, 2):
@@ -131,7 +131,7 @@ def test_a_resumed_run_goes_on_with_the_prompts_that_are_left(runs: Runs) -> Non
     assert not same_weights(runs.whole / last, runs.whole / "checkpoints/step-000001")
 
 
-def test_the_report_tells_what_the_run_logged(runs: Runs) -> None:
+def test_the_report_shows_what_the_run_logged(runs: Runs) -> None:
     assert runs.report.code == 0, runs.report.err
     (told,) = json.loads(runs.report.out)["runs"]
     assert told["transferred"]

@@ -13,18 +13,18 @@ def found(name: str, *settings: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["codev", "credit-codev", "credit-search-8b", "orsta-7b", "orsta-32b"])
-def test_the_recipes_of_papers_raise_none(name: str) -> None:
+def test_recipes_of_papers_give_no_warning(name: str) -> None:
     assert found(name) == []
 
 
-def test_a_penalty_on_lengths_that_no_conversation_reaches_is_one() -> None:
+def test_an_unreachable_length_penalty_gives_a_warning() -> None:
     (doubt,) = found("orsta-7b", "advantage.overlong={limit: 20480, buffer: 4096, factor: 1.0}")
     assert "begins after 16384 sampled tokens, but no conversation has more than 2048" in doubt
     assert not found("orsta-7b", "advantage.overlong={limit: 2048, buffer: 512, factor: 1.0}")
     assert not found("codev", "advantage.overlong={limit: 20480, buffer: 4096, factor: 1.0}")
 
 
-def test_a_reward_without_weight_is_one() -> None:
+def test_a_reward_without_weights_gives_a_warning() -> None:
     nothing = ("reward.accuracy=0", "reward.format=0", "reward.tool=0")
     (doubt,) = found("codev", *nothing)
     assert "no part of the reward has weight" in doubt
@@ -32,7 +32,7 @@ def test_a_reward_without_weight_is_one() -> None:
     assert not found("orsta-7b", *nothing)  # its samples bring their own weights
 
 
-def test_credit_between_calls_of_tools_that_nobody_offers_is_named() -> None:
+def test_credit_for_tools_that_are_not_offered_gives_a_warning() -> None:
     assert idle_credit(PAPER, {"python"}) == [
         "credit.tools.image_search has no effect: no sample offers image_search_tool",
         "credit.tools.text_search has no effect: no sample offers text_search_tool",

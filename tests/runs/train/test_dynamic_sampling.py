@@ -55,7 +55,7 @@ def test_zero_variance_groups_are_replaced_by_the_next_prompts() -> None:
     assert second.kept == {7, 8, 9, 10}
 
 
-def test_groups_that_nobody_could_score_have_no_variance_and_are_not_replaced() -> None:
+def test_unscored_groups_are_not_replaced() -> None:
     async def draw(step: int, numbers: range) -> list[Trajectory]:
         return [Trajectory(sample_id=str(n), source="s", group=n, rollout=k) for n in numbers for k in (0, 1)]
 
@@ -67,7 +67,7 @@ def test_groups_that_nobody_could_score_have_no_variance_and_are_not_replaced() 
     assert step.kept == {0, 2, 3}
 
 
-def test_a_step_is_made_up_of_zero_variance_groups_where_no_round_is_left() -> None:
+def test_without_rounds_left_zero_variance_groups_fill_the_step() -> None:
     for rounds in (0, 1, 3):
         (step,) = steps(sampling(lambda n: n != 1, share=3, rounds=rounds), [0])
         assert step.kept == ({0, 1, 2} if rounds == 0 else {1, 0, 2})
@@ -83,7 +83,7 @@ def test_without_dynamic_sampling_every_step_takes_its_own_prompts() -> None:
     zero_variance=st.frozensets(st.integers(0, 40)), share=st.integers(1, 4), rounds=st.integers(0, 3),
     cut=st.integers(0, 4),
 )  # fmt: skip
-def test_a_resumed_run_draws_the_same_steps(
+def test_a_resumed_run_samples_the_same_steps(
     zero_variance: frozenset[int], share: int, rounds: int, cut: int
 ) -> None:
     whole = steps(sampling(zero_variance.__contains__, share=share, rounds=rounds), range(5))
@@ -100,7 +100,7 @@ def test_a_resumed_run_draws_the_same_steps(
         assert sum(group not in zero_variance for group in one.kept) == min(telling, share)
 
 
-def test_steps_that_are_drawn_at_the_same_time_take_the_prompts_that_they_would_alone() -> None:
+def test_concurrent_steps_take_the_same_prompts_as_alone() -> None:
     for rounds in (0, 2):
         one = sampling(lambda n: n % 3 == 0, share=4, rounds=rounds)
         apart = steps(sampling(lambda n: n % 3 == 0, share=4, rounds=rounds), range(3))

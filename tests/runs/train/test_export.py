@@ -38,7 +38,7 @@ def test_a_checkpoint_without_adapters_is_copied_without_what_is_the_runs(tiny: 
     assert not (tmp_path / ".out.part").exists()
 
 
-def test_what_was_compared_stands_in_the_table_with_its_unit(tiny: Path, tmp_path: Path) -> None:
+def test_the_table_shows_the_comparison_with_its_unit(tiny: Path, tmp_path: Path) -> None:
     ended = vtune("export", tiny, tmp_path / "out")
     assert ended.code == 0, ended.err
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in ended.out.splitlines()]
@@ -57,7 +57,7 @@ def test_the_example_of_the_page_writes_a_reply(
     assert capsys.readouterr().out.strip()
 
 
-def test_weights_are_written_in_the_type_that_is_asked_for(tiny3: Path, tmp_path: Path) -> None:
+def test_weights_are_written_in_the_requested_dtype(tiny3: Path, tmp_path: Path) -> None:
     ended = vtune("export", tiny3, tmp_path / "out", "--dtype", "bfloat16", "--json")
     assert ended.code == 0, ended.err
     assert {t.dtype for t in load_file(tmp_path / "out" / "model.safetensors").values()} == {torch.bfloat16}
@@ -67,7 +67,7 @@ def test_weights_are_written_in_the_type_that_is_asked_for(tiny3: Path, tmp_path
     assert json.loads(again.out)["transformers"] == 0
 
 
-def test_weights_of_half_precision_are_called_so_and_written_in_the_type_that_is_asked_for(
+def test_half_precision_weights_are_reported_and_written_in_the_requested_dtype(
     tiny: Path, tmp_path: Path
 ) -> None:
     from transformers import AutoModelForImageTextToText
@@ -112,7 +112,7 @@ def test_merged_adapters_are_the_same_policy(adapters: Path, tiny: Path, tmp_pat
     assert all("q_proj" in name or "down_proj" in name for name in changed)
 
 
-def test_a_head_that_adapters_bring_is_one_by_the_configuration_too(tiny: Path, tmp_path: Path) -> None:
+def test_a_head_added_by_adapters_is_also_in_the_config(tiny: Path, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForImageTextToText
 
@@ -159,7 +159,7 @@ def narrowed(file: Path) -> None:
     ],
     ids=["renamed", "halved", "narrowed", "cut short", "missing"],
 )
-def test_adapters_that_are_not_all_merged_are_no_export(
+def test_incompletely_merged_adapters_are_not_exported(
     spoil: Callable[[Path], None], what: str, adapters: Path, tmp_path: Path
 ) -> None:
     spoil(adapters / "adapter_model.safetensors")
@@ -169,7 +169,7 @@ def test_adapters_that_are_not_all_merged_are_no_export(
     assert not (tmp_path / "out").exists()
 
 
-def test_another_policy_is_no_export_and_leaves_nothing(
+def test_a_changed_policy_is_not_exported_and_leaves_nothing(
     adapters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -181,7 +181,7 @@ def test_another_policy_is_no_export_and_leaves_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapters"]
 
 
-def test_what_cannot_be_exported_is_said(tiny: Path, adapters: Path, tmp_path: Path) -> None:
+def test_an_impossible_export_is_reported(tiny: Path, adapters: Path, tmp_path: Path) -> None:
     assert "exists" in vtune("export", tiny, adapters).err
     empty = vtune("export", tmp_path, tmp_path / "out")
     assert (empty.code, "holds no model" in empty.err) == (2, True)
@@ -192,7 +192,7 @@ def test_what_cannot_be_exported_is_said(tiny: Path, adapters: Path, tmp_path: P
     assert vtune("export", tiny, tmp_path / "out", "--dtype", "int8").code == 2
 
 
-def test_weights_that_are_no_numbers_are_no_export(tiny: Path, tmp_path: Path) -> None:
+def test_nan_weights_are_not_exported(tiny: Path, tmp_path: Path) -> None:
     ended = vtune("export", with_nan(tiny, tmp_path / "broken"), tmp_path / "out", "--json")
     assert (ended.code, ended.out) == (1, "")
     assert "give no numbers" in ended.err
@@ -226,7 +226,7 @@ def test_an_engine_must_give_the_log_probabilities_of_transformers(tiny: Path, b
         assert asyncio.run(export._drawn(tiny, start)) < 1e-4
 
 
-def test_a_run_without_a_checkpoint_yet_is_told_as_one(tmp_path: Path) -> None:
+def test_a_run_without_a_checkpoint_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/recipe.yaml").write_text("steps: 2\n")
     ended = vtune("export", tmp_path / "run", tmp_path / "model")

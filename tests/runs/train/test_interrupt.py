@@ -117,7 +117,7 @@ def versions_of(trajectory: Trajectory) -> list[int]:
     return [version for version in trajectory.weight_versions if version is not None]
 
 
-def test_each_token_has_its_version_and_none_is_further_behind_than_the_recipe_says(run: Path) -> None:
+def test_each_token_has_its_version_within_the_allowed_staleness(run: Path) -> None:
     for step in range(STEPS):
         found = [versions_of(t) for t in drawn(run, step)]
         assert all(one == sorted(one) for one in found)
@@ -129,7 +129,7 @@ def test_each_token_has_its_version_and_none_is_further_behind_than_the_recipe_s
     assert all(numbers(run)[step, "all"]["interrupted_share"] > 0.5 for step in range(1, STEPS))
 
 
-def test_each_token_is_weighed_against_the_weights_that_drew_it(
+def test_each_token_is_weighted_against_the_weights_that_generated_it(
     run: Path, schooled: Path, lens: Path
 ) -> None:
     """Its log-probability matches that of its own version, as saved, and of no other."""
@@ -178,7 +178,7 @@ def test_each_token_is_weighed_against_the_weights_that_drew_it(
         ),
     ],
 )
-def test_what_does_not_go_together_is_told_before_the_run(
+def test_incompatible_settings_are_reported_before_the_run(
     given: dict[str, object], said: str, schooled: Path, lens: Path, tmp_path: Path
 ) -> None:
     ended = vtune(*rl(schooled, lens / "train.parquet", tmp_path / "run", *setting(**given)))

@@ -29,7 +29,7 @@ REPLIES = [
 ]
 
 
-def test_the_metrics_say_what_length_costs(advantage: Advantage) -> None:
+def test_the_metrics_report_the_length_penalty(advantage: Advantage) -> None:
     long = advantage.model_copy(update={"overlong": Overlong(limit=100, buffer=20, factor=0.5)})
     assert rewards(REPLIES, long) == [1.0, 0.75, None, 0.5, None]
     assert overlong_rows(REPLIES, long) == {
@@ -39,7 +39,7 @@ def test_the_metrics_say_what_length_costs(advantage: Advantage) -> None:
     }
 
 
-def test_where_length_costs_nothing_they_say_nothing_of_it(advantage: Advantage) -> None:
+def test_without_a_length_penalty_the_metrics_omit_it(advantage: Advantage) -> None:
     assert rewards(REPLIES, advantage) == [1.0, 1.0, None, 1.0, None]
     assert overlong_rows(REPLIES, advantage) == {}
 

@@ -48,8 +48,8 @@ def test_a_service_on_a_loopback_address_must_run_on_every_machine(port: int) ->
         check_services_here(gone, {"lens": gone}, ranks, idle_judge=never)
 
 
-def test_servers_that_draw_are_the_same_for_all_machines(port: int) -> None:
-    """They get weights from one process: those on another machine would never get them."""
+def test_rollout_servers_are_the_same_for_all_machines(port: int) -> None:
+    """They get weights from one process: those of another machine would never have them."""
     there = {"rollout": {"servers": ["http://node-3:8000", f"http://localhost:{port}"]}}
     with pytest.raises(
         RecipeError, match=rf"rollout.servers is http://localhost:{port}, and the run"
@@ -59,8 +59,8 @@ def test_servers_that_draw_are_the_same_for_all_machines(port: int) -> None:
     check_services_here(there, {}, Ranks(1, 8, 1), idle_judge=never)
 
 
-def test_other_addresses_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There may be a proxy in between; the first process has asked them."""
+def test_other_addresses_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy may be between; the first process has asked them."""
     monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("asked"))
     values = {
         "tools": {"text_search": {"url": "https://search.example.org"}, "image_search": None},
@@ -87,7 +87,7 @@ def test_other_addresses_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, {"judge": {"url": "http://LOCALHOST:9"}}, 9, "reach, e.g. http://HOST:9"),
     ],
 )
-def test_where_nothing_listens_is_told_with_its_key(
+def test_an_address_without_a_listener_is_reported_with_its_key(
     recipe: dict[str, object],
     suite: dict[str, object],
     port: int,
@@ -107,7 +107,7 @@ def test_where_nothing_listens_is_told_with_its_key(
     assert said in str(refused.value)
 
 
-def test_a_judge_that_nothing_asks_need_not_run_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unused_judge_need_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise ConnectionRefusedError
 
@@ -127,7 +127,7 @@ def test_a_judge_that_nothing_asks_need_not_run_anywhere(monkeypatch: pytest.Mon
         check_services_here({}, {"chart": judged}, NEXT, idle_judge=idle)
 
 
-def test_the_rows_say_whether_the_judge_is_asked(lens: Path, tmp_path: Path) -> None:
+def test_the_rows_determine_whether_the_judge_is_used(lens: Path, tmp_path: Path) -> None:
     values = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, [f"data=[{lens / 'train.parquet'}]"])
     assert idle_judge(values, [], "")
     free = [replace(one, verifier="judge") for one in read_samples(lens / "train.parquet")]

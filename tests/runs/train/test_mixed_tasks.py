@@ -100,7 +100,7 @@ def test_the_reward_of_each_source_rises(ran: tuple[Path, Ended], source: str) -
         assert mean_reward(run, source, range(half, STEPS)) > mean_reward(run, source, range(half)) + 0.03
 
 
-def test_the_reward_falls_where_boxes_have_to_be_tighter_and_comes_back(report: dict[str, Any]) -> None:
+def test_the_reward_falls_at_tighter_thresholds_and_recovers(report: dict[str, Any]) -> None:
     (found,) = report["tightenings"]
     assert (found["step"], found["old"], found["new"]) == (STEPS // 2, 0.85, 0.99)
     assert set(found["sources"]) == set(BOXED)
@@ -111,7 +111,7 @@ def test_the_reward_falls_where_boxes_have_to_be_tighter_and_comes_back(report: 
     assert end > after + 0.05
 
 
-def test_what_boxes_are_worth_is_told_at_every_threshold(ran: tuple[Path, Ended]) -> None:
+def test_box_scores_are_reported_at_every_threshold(ran: tuple[Path, Ended]) -> None:
     rows = numbers(ran[0])
     for source in BOXED:
         row = rows[STEPS - 1, source]
@@ -124,7 +124,7 @@ def test_what_boxes_are_worth_is_told_at_every_threshold(ran: tuple[Path, Ended]
     assert rows[0, "all"]["iou_threshold"] == 0.85
 
 
-def test_frozen_parts_are_bit_by_bit_as_they_were_and_the_others_are_not(
+def test_frozen_parts_are_bitwise_unchanged_and_the_others_are_not(
     ran: tuple[Path, Ended], started: Path
 ) -> None:
     out, ended = ran
@@ -149,7 +149,7 @@ def test_the_worst_and_the_best_reply_of_each_source_can_be_read(report: dict[st
         assert "<answer>" in best["reply"]
 
 
-def test_eight_updates_a_rollout_batch_clip_what_has_moved(
+def test_with_eight_updates_per_batch_moved_tokens_are_clipped(
     started: Path, puzzles: Path, tmp_path: Path
 ) -> None:
     """V-Triune's off-policy setting: the first update is on-policy, in the others clipping can act."""

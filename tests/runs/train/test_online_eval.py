@@ -88,14 +88,14 @@ def runs(
     return unbroken, watched, ended
 
 
-def test_training_is_bit_by_bit_the_same_with_and_without_it(runs: tuple[Path, Path, Ended]) -> None:
+def test_training_is_bitwise_the_same_with_and_without_evaluation(runs: tuple[Path, Path, Ended]) -> None:
     plain, watched, _ = runs
     assert training(watched) == training(plain)
     assert same_weights(*(run / "checkpoints/step-000004" for run in (watched, plain)))
     assert evaluations(plain) == {}
 
 
-def test_it_comes_before_training_every_so_many_steps_and_at_the_end_each_once(
+def test_evaluation_runs_once_before_training_at_each_interval_and_at_the_end(
     runs: tuple[Path, Path, Ended],
 ) -> None:
     _, watched, ended = runs
@@ -115,7 +115,7 @@ def test_it_comes_before_training_every_so_many_steps_and_at_the_end_each_once(
     assert (watched / "metrics.jsonl").read_text() == before
 
 
-def test_it_says_what_an_evaluation_of_the_checkpoint_says(
+def test_online_evaluation_matches_an_evaluation_of_the_checkpoint(
     runs: tuple[Path, Path, Ended], lens: Path, tmp_path: Path
 ) -> None:
     _, watched, _ = runs
@@ -133,7 +133,7 @@ def test_it_says_what_an_evaluation_of_the_checkpoint_says(
     assert row.get("faithful_by_chance") == (by_chance and by_chance["value"])
 
 
-def test_the_best_checkpoint_stays_and_is_pointed_to(runs: tuple[Path, Path, Ended]) -> None:
+def test_the_best_checkpoint_is_kept_and_linked(runs: tuple[Path, Path, Ended]) -> None:
     _, watched, _ = runs
     curve = {step: row["reward"] for step, row in evaluations(watched).items() if step}
     assert len(set(curve.values())) == 2
@@ -154,9 +154,7 @@ def test_the_report_shows_the_curve_of_each_suite(runs: tuple[Path, Path, Ended]
     assert curve["best"] == max(curve["values"])
 
 
-def test_a_suite_that_has_changed_does_not_go_on_in_the_same_curve(
-    runs: tuple[Path, Path, Ended], lens: Path
-) -> None:
+def test_a_changed_suite_does_not_continue_the_same_curve(runs: tuple[Path, Path, Ended], lens: Path) -> None:
     _, watched, _ = runs
     before = (watched / "recipe.yaml").read_text()
     other = setting(eval=online(lens / "heldout.parquet", limit=3), checkpoints__keep=1)
@@ -167,9 +165,7 @@ def test_a_suite_that_has_changed_does_not_go_on_in_the_same_curve(
     assert (watched / "recipe.yaml").read_text() == before
 
 
-def test_supervised_training_is_evaluated_and_does_not_feel_it(
-    tiny: Path, lens: Path, tmp_path: Path
-) -> None:
+def test_sft_is_evaluated_without_being_affected(tiny: Path, lens: Path, tmp_path: Path) -> None:
     settings = setting(epochs="null", steps=3, batch_size=4, checkpoints__every=1, update__warmup_steps=0)
     for name, more in (
         ("plain", []),
@@ -194,9 +190,7 @@ async def wrong_settings(*_: Any) -> None:
     raise RecipeError("the engine is dead")
 
 
-def test_a_start_whose_model_cannot_be_loaded_pins_no_suite_of_the_next(
-    tiny: Path, lens: Path, tmp_path: Path
-) -> None:
+def test_a_failed_start_does_not_fix_the_suites_of_the_next(tiny: Path, lens: Path, tmp_path: Path) -> None:
     out, broken = tmp_path / "run", tmp_path / "broken"
     shutil.copytree(tiny, broken)
     (broken / "model.safetensors").unlink()
@@ -225,7 +219,7 @@ def test_a_start_whose_model_cannot_be_loaded_pins_no_suite_of_the_next(
         (told_to_stop, 130, "stopped after step 1 of 2; its checkpoint is written"),
     ],
 )
-def test_what_supervised_training_has_learnt_is_saved_when_an_evaluation_does_not_end(
+def test_sft_progress_is_saved_if_an_evaluation_does_not_end(
     ends: Callable[..., Awaitable[None]],
     code: int,
     words: str,
@@ -276,12 +270,12 @@ def test_a_scorer_that_breaks_in_one_process_ends_all_of_them(
     assert [failure is not None for failure in told] == [broken == "here"]
 
 
-def test_a_suite_that_names_its_data_alone_is_all_of_it() -> None:
+def test_a_suite_with_only_data_uses_all_of_it() -> None:
     (one,) = OnlineEval.model_validate({"every": 1, "suites": [{"suite": "lens"}]}).suites
     assert (one.limit, one.settings) == (None, {})
 
 
-def test_a_run_and_its_suite_do_not_write_one_record_of_the_web(tmp_path: Path) -> None:
+def test_a_run_and_its_suite_cannot_write_one_web_record(tmp_path: Path) -> None:
     suites = [{"suite": "lens", "limit": None, "settings": {}}]
     recipe = OnlineEval.model_validate({"every": 1, "suites": suites})
     (one,) = load_suites(recipe, kind="transformers")
@@ -293,10 +287,8 @@ def test_a_run_and_its_suite_do_not_write_one_record_of_the_web(tmp_path: Path) 
         check_suites([recording], model=None, world=2)
 
 
-def test_a_suite_does_not_spend_what_another_may_ask_the_web(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first uses up its whole budget, and the second may still ask."""
+def test_suites_have_separate_web_budgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first asks as often as its budget allows, and the second may still ask."""
     recipe = OnlineEval.model_validate({"every": 1, "suites": ["lens", "vstar"]})
     rules = WebRules(budget=Budget(requests=1))
     asked: list[str] = []
@@ -339,7 +331,7 @@ def test_a_suite_does_not_spend_what_another_may_ask_the_web(
     ("of_run", "settings", "found"),
     [("auto", {}, "auto"), ("unsafe", {}, "unsafe"), ("unsafe", {"sandbox.isolation": "flat"}, "flat")],
 )
-def test_code_in_evaluations_is_protected_as_the_run_asks(
+def test_code_in_evaluations_has_the_runs_sandbox_settings(
     of_run: Isolation, settings: dict[str, str], found: str
 ) -> None:
     recipe = OnlineEval.model_validate(
@@ -383,7 +375,7 @@ def test_a_suite_whose_prompts_leave_no_room_is_refused_at_the_start(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_dry_run_checks_the_suites_and_counts_what_they_draw(
+def test_a_dry_run_checks_the_suites_and_counts_their_rollouts(
     schooled: Path, lens: Path, tmp_path: Path
 ) -> None:
     words = [*rl(schooled, lens / "train.parquet", tmp_path / "run"), "--dry-run", "--json"]
@@ -400,7 +392,7 @@ def test_a_dry_run_checks_the_suites_and_counts_what_they_draw(
 
 
 @pytest.mark.parametrize(("limit", "world"), [(None, 2), (5, 4), (2, 3)])
-def test_processes_share_the_questions_out(lens: Path, limit: int | None, world: int) -> None:
+def test_processes_divide_the_questions(lens: Path, limit: int | None, world: int) -> None:
     recipe = OnlineEval.model_validate(json.loads(online(lens / "heldout.parquet", limit=limit)))
     (one,) = load_suites(recipe, kind="transformers")
     whole = [sample.id for sample, _ in read_questions(one.suite, limit=one.limit)]
@@ -430,7 +422,7 @@ def test_processes_share_the_questions_out(lens: Path, limit: int | None, world:
         ({"checkpoints__keep": 0}, "`checkpoints.keep"),
     ],
 )
-def test_what_cannot_be_is_refused_before_the_start(
+def test_impossible_settings_are_refused_before_the_start(
     schooled: Path, lens: Path, tmp_path: Path, change: dict[str, object], said: str
 ) -> None:
     ended = vtune(*rl(schooled, lens / "train.parquet", tmp_path / "run", *setting(**change)))

@@ -58,7 +58,7 @@ def full_at_the_second_checkpoint() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("background", [False, True])
-def test_a_full_disk_ends_the_run_with_the_reason_and_spares_the_older_checkpoint(
+def test_a_full_disk_ends_the_run_and_keeps_the_older_checkpoint(
     schooled: Path, lens: Path, unbroken: Path, tmp_path: Path, background: bool
 ) -> None:
     run = tmp_path / "run"
@@ -78,7 +78,7 @@ def test_a_full_disk_ends_the_run_with_the_reason_and_spares_the_older_checkpoin
     assert numbers(run) == numbers(unbroken)
 
 
-def test_a_run_goes_on_while_a_checkpoint_is_written(
+def test_a_run_continues_while_a_checkpoint_is_written(
     schooled: Path, lens: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a disk so slow that the first one takes until the third step; the run can resume from it."""
@@ -124,7 +124,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, factors: Mapping[int, float]) -> Non
     monkeypatch.setattr(Trainer, "_forward", wrong)
 
 
-def test_an_update_that_explodes_is_skipped_and_counted_where_the_recipe_says_so(
+def test_an_exploding_update_is_skipped_and_counted_if_the_recipe_says_so(
     schooled: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is NaN, and one that is large."""
@@ -138,7 +138,7 @@ def test_an_update_that_explodes_is_skipped_and_counted_where_the_recipe_says_so
     assert math.isfinite(told[3, "all"]["loss"])
 
 
-def test_a_loss_that_is_no_number_ends_the_run_where_the_recipe_says_nothing(
+def test_by_default_a_nan_loss_ends_the_run(
     schooled: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
@@ -150,7 +150,7 @@ def test_a_loss_that_is_no_number_ends_the_run_where_the_recipe_says_nothing(
     assert newest_checkpoint(run / "checkpoints") == run / "checkpoints/step-000001"
 
 
-def test_a_judge_that_dies_ends_the_run_above_the_bound_and_it_can_go_on_with_another(
+def test_a_dead_judge_ends_the_run_which_can_resume_with_another(
     schooled: Path, lens: Path, tmp_path: Path
 ) -> None:
     """Samples without boxes, whose crops a model must judge."""
@@ -206,8 +206,10 @@ def test_long_prompts_of_a_large_step_are_refused_only_where_they_must_end_it(
     assert "4 of the first 32 prompts leave no room" in ended.err
 
 
-def test_a_template_that_opens_thoughts_itself_is_warned_of(tiny: Path, lens: Path, tmp_path: Path) -> None:
-    """Replies then begin without the tag that the format reward expects."""
+def test_a_template_that_opens_thoughts_itself_gives_a_warning(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    """Replies then begin without the tag that the format reward looks for."""
     model = tmp_path / "model"
     shutil.copytree(tiny, model)
     template = model / "chat_template.jinja"
@@ -221,7 +223,7 @@ def test_a_template_that_opens_thoughts_itself_is_warned_of(tiny: Path, lens: Pa
     assert "opens <think>" not in vtune(*words, *setting(reward__format=0.0)).err
 
 
-def test_a_prompt_that_is_too_long_stops_the_run_and_it_can_go_on_without_it(
+def test_a_too_long_prompt_stops_the_run_which_can_resume_without_it(
     schooled: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, run = tmp_path / "long.parquet", tmp_path / "run"
@@ -253,7 +255,7 @@ def test_a_prompt_that_is_too_long_stops_the_run_and_it_can_go_on_without_it(
     assert numbers(run)[0, "all"]["unscored"] == 0.5
 
 
-def test_too_many_unscored_in_the_middle_cost_nothing_that_was_trained(
+def test_too_many_unscored_midway_lose_no_training(
     schooled: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, counted = tmp_path / "run", count(1)
@@ -272,7 +274,7 @@ def test_too_many_unscored_in_the_middle_cost_nothing_that_was_trained(
     assert {step for step, _ in numbers(run)} == {0, 1}
 
 
-def test_an_engine_that_draws_by_another_model_ends_the_run(
+def test_an_engine_with_other_weights_ends_the_run(
     schooled: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"

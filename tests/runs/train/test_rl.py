@@ -98,7 +98,7 @@ def runs(schooled: Path, unbroken: Path, lens: Path, tmp_path_factory: pytest.Te
     return Runs(words, data, unbroken, killed, left, resumed.code, resumed.err)
 
 
-def test_the_kill_came_in_mid_step_and_after_work_that_was_not_saved(runs: Runs) -> None:
+def test_the_kill_came_mid_step_with_unsaved_work(runs: Runs) -> None:
     assert runs.after_the_kill == {
         "checkpoints": ["step-000002"],
         "steps": [0, 1, 2],
@@ -138,7 +138,7 @@ def test_a_profile_shows_the_phases_of_its_step_and_no_other(runs: Runs) -> None
     assert "aten::mm" in (runs.killed / "profile" / written[1]).read_text()
 
 
-def test_the_speed_of_a_step_is_told_and_mfu_where_a_peak_is_known(runs: Runs) -> None:
+def test_the_speed_of_a_step_is_reported_and_mfu_if_the_peak_is_known(runs: Runs) -> None:
     for line in read_metrics(runs.unbroken / "metrics.jsonl"):
         if line.source == ALL:
             told = line.values
@@ -160,7 +160,7 @@ def stored(run: Path, step: int) -> list[Trajectory]:
     return list(read_trajectories(run / "trajectories" / f"step-{step:06d}.parquet"))
 
 
-def test_what_a_run_tells_is_what_its_trajectories_show(runs: Runs) -> None:
+def test_metrics_of_a_run_match_its_trajectories(runs: Runs) -> None:
     told = numbers(runs.unbroken)
     assert {source for _, source in told} == {"all", "lens"}
     result = json.loads((runs.unbroken / "result.json").read_text())
@@ -192,7 +192,7 @@ def test_the_weights_have_moved_for_all_but_the_first_update_of_a_step(runs: Run
     assert {off for item in second for off in item.off_policy} == {True}
 
 
-def test_the_weights_have_moved_where_older_ones_drew(runs: Runs) -> None:
+def test_the_weights_have_moved_since_generation_by_older_ones(runs: Runs) -> None:
     found = [t for t in stored(runs.unbroken, 3) if t.advantage is not None]
     older = [replace(t, policy_version=t.policy_version + 1) for t in found]
     assert {off for item in updates_of(found, 1)[0] for off in item.off_policy} == {False}
@@ -213,7 +213,7 @@ def test_the_weights_have_moved_where_older_ones_drew(runs: Runs) -> None:
         assert list(item.off_policy) == [True] * half + [False] * (item.counted - half)
 
 
-def test_every_step_asks_the_next_samples(runs: Runs) -> None:
+def test_every_step_uses_the_next_samples(runs: Runs) -> None:
     asked = [{t.sample_id for t in stored(runs.unbroken, step)} for step in range(4)]
     assert [len(ids) for ids in asked] == [2] * 4
     assert len(set.union(*asked)) == 8
@@ -247,7 +247,7 @@ def test_resuming_with_changed_data_is_refused(runs: Runs, lens: Path) -> None:
     assert f"{runs.data} is not the file that {runs.killed} began with" in ended.err
 
 
-def test_a_new_run_does_not_go_into_a_folder_that_holds_one(runs: Runs) -> None:
+def test_a_folder_with_a_run_is_refused_for_a_new_one(runs: Runs) -> None:
     before = numbers(runs.killed)
     ended = vtune(*runs.words)
     assert ended.code == 2
@@ -272,7 +272,7 @@ def test_there_is_nothing_to_resume_in_an_empty_folder(schooled: Path, lens: Pat
         (setting(model="/nowhere/model"), "there is no model folder /nowhere/model"),
     ],
 )
-def test_sizes_and_models_that_cannot_be_are_refused_before_the_start(
+def test_invalid_sizes_and_models_are_refused_before_the_start(
     schooled: Path, lens: Path, tmp_path: Path, change: list[str], what: str
 ) -> None:
     ended = vtune(*rl(schooled, lens / "train.parquet", tmp_path / "run", *change))

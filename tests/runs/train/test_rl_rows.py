@@ -54,7 +54,7 @@ def test_bad_rows_are_listed_then_tools_are_named_then_what_cannot_be_scored(tmp
         check_prompts(recipe(tmp_path, ASKED[1], UNJUDGED))
 
 
-def test_a_source_whose_verifier_pays_for_lists_is_named(
+def test_a_source_whose_verifier_rewards_lists_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counted = [

@@ -55,13 +55,13 @@ def told(staleness: int, steps: int = 3, first: int = 0) -> tuple[list[str], lis
     return asyncio.run(run())
 
 
-def test_on_policy_every_step_is_drawn_with_its_own_weights_and_then_the_engine_rests() -> None:
+def test_on_policy_every_step_uses_its_own_weights_and_then_the_engine_sleeps() -> None:
     said, found = told(0)
     assert found == [(0, 0), (1, 1), (2, 2)]
     assert said[:4] == ["take 0", "draw 0", "rest", "train 0"]
 
 
-def test_one_step_off_the_next_step_is_drawn_while_one_trains_and_never_with_older_weights() -> None:
+def test_one_step_off_the_next_step_is_generated_during_training_with_the_latest_weights() -> None:
     said, found = told(1)
     assert found == [(0, 0), (1, 0), (2, 1)]
     assert said == [
@@ -73,7 +73,7 @@ def test_a_resumed_run_starts_with_the_weights_that_it_has() -> None:
     assert told(1, first=2)[1] == [(2, 2)]
 
 
-def test_what_is_drawn_ahead_is_given_up_with_the_run() -> None:
+def test_work_generated_ahead_is_dropped_with_the_run() -> None:
     async def run() -> bool:
         log = Log()
         rollouts = RolloutScheduler(
@@ -265,7 +265,7 @@ def test_weights_change_under_what_is_drawn_and_no_token_is_further_behind_than_
     assert all(log.said[log.said.index(f"train {n}") + 1] == f"take {n + 1}" for n in range(steps - 1))
 
 
-def test_a_step_may_be_drawn_by_several_versions() -> None:
+def test_a_step_may_be_generated_by_several_versions() -> None:
     first, _, third = interrupted(Goes([3, 3, 40]), 2, 3, trains=3)
     assert set(first) == {0}
     assert set(third) == {0, 1, 2}

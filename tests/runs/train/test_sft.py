@@ -59,7 +59,7 @@ def test_a_run_writes_what_it_was_asked_and_where_it_ran(cold_start: Path, lens:
     assert load_chat(str(cold_start / "checkpoints/newest")).banned_ids
 
 
-def test_a_broken_run_goes_on_with_the_same_losses(
+def test_an_interrupted_sft_run_resumes_with_the_same_losses(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
@@ -94,7 +94,7 @@ def test_a_broken_run_goes_on_with_the_same_losses(
     assert numbers(broken) == numbers(unbroken)
 
 
-def test_a_finished_run_goes_on_when_it_is_given_more_epochs(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_a_finished_run_resumes_with_more_epochs(tiny: Path, lens: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = sft(tiny, lens / "traces.parquet", run)
     assert vtune(*words, *setting(epochs=1.0, batch_size=8, checkpoints__every=6)).code == 0
@@ -117,7 +117,7 @@ def test_a_finished_run_goes_on_when_it_is_given_more_epochs(tiny: Path, lens: P
     assert json.loads(again.out)["check"]["plan"]["shape"].startswith(str(newest / "config.json"))
 
 
-def test_a_run_without_a_checkpoint_is_no_model_and_says_so(lens: Path, tmp_path: Path) -> None:
+def test_a_run_without_a_checkpoint_is_not_a_model(lens: Path, tmp_path: Path) -> None:
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun/recipe.yaml").write_text("seed: 0\n")
     ended = vtune(*sft(tmp_path / "begun", lens / "traces.parquet", tmp_path / "run", "--dry-run"))
@@ -125,7 +125,7 @@ def test_a_run_without_a_checkpoint_is_no_model_and_says_so(lens: Path, tmp_path
     assert "the run has written no checkpoint yet" in ended.err
 
 
-def test_a_trace_that_is_too_long_is_an_error_and_not_cut(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_a_too_long_trace_is_an_error_and_not_truncated(tiny: Path, lens: Path, tmp_path: Path) -> None:
     ended = vtune(*sft(tiny, lens / "traces.parquet", tmp_path / "run", *setting(max_tokens=50)))
     assert ended.code == 2
     assert "longer than max_tokens (50)" in ended.err
@@ -138,7 +138,7 @@ def test_a_trace_that_is_too_long_is_an_error_and_not_cut(tiny: Path, lens: Path
     assert "longer than max_tokens (50)" in planned.err
 
 
-def test_all_traces_that_are_too_long_are_counted_and_one_raise_is_enough(
+def test_all_too_long_traces_are_counted_and_one_new_limit_suffices(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (first, *_), file = read_trajectories(lens / "traces.parquet"), tmp_path / "traces.parquet"
@@ -160,7 +160,7 @@ def test_all_traces_that_are_too_long_are_counted_and_one_raise_is_enough(
     assert " at least (" in few.err
 
 
-def test_a_run_that_met_a_trace_too_long_goes_on_with_more_room(
+def test_a_run_that_met_a_too_long_trace_resumes_with_a_higher_limit(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, (first, *_) = tmp_path / "run", read_trajectories(lens / "traces.parquet")
@@ -198,7 +198,7 @@ def test_too_few_traces_for_a_batch_are_refused_before_the_start(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_file_of_samples_is_no_file_of_traces(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_a_file_of_samples_is_refused_as_traces(tiny: Path, lens: Path, tmp_path: Path) -> None:
     ended = vtune(*sft(tiny, lens / "train.parquet", tmp_path / "run"))
     assert ended.code == 2
     assert f"{lens / 'train.parquet'}" in ended.err
@@ -270,9 +270,7 @@ def test_pictures_of_the_next_update_are_read_while_one_is_computed(
     assert not stream._ahead, "nothing is read beyond the end"
 
 
-def test_a_picture_that_no_turn_shows_is_not_read(
-    tiny: Path, lens: Path, policy: Policy, tmp_path: Path
-) -> None:
+def test_an_unused_picture_is_not_read(tiny: Path, lens: Path, policy: Policy, tmp_path: Path) -> None:
     file = tmp_path / "traces.parquet"
     shown = list(read_trajectories(lens / "traces.parquet"))[:2]
     write_trajectories(file, [replace(one, images=(*one.images, Picture(b"no picture"))) for one in shown])
@@ -284,7 +282,7 @@ def test_a_picture_that_no_turn_shows_is_not_read(
     assert b"no picture" not in first.images
 
 
-def test_a_run_for_which_a_gpu_has_no_room_goes_on_with_less_at_a_time(
+def test_a_run_out_of_gpu_memory_resumes_with_smaller_micro_batches(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, run = tmp_path / "whole", tmp_path / "run"

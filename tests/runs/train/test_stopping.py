@@ -57,7 +57,7 @@ def test_a_checkpoint_is_written_when_it_is_due_and_only_then(
 
 
 @pytest.mark.parametrize("within", [False, True])
-def test_that_it_was_told_to_stop_is_said_at_once_and_once(
+def test_a_stop_order_is_acknowledged_once_and_at_once(
     within: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command that started a rank reports that itself."""
@@ -78,14 +78,14 @@ def test_that_it_was_told_to_stop_is_said_at_once_and_once(
     assert said == ["", "", "" if within else f"{STOPS}\n"]
 
 
-def test_outside_of_the_steps_sigterm_does_what_it_did() -> None:
+def test_outside_steps_sigterm_has_its_usual_effect() -> None:
     before = signal.getsignal(signal.SIGTERM)
     run(2)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_all_processes_decide_alike() -> None:
-    """A signal to one counts for all; for the time, only the first process's clock counts."""
+def test_all_processes_make_the_same_decision() -> None:
+    """What one was told counts for all; of the clocks, the first one's."""
 
     class Two(Ranks):
         def gather(self, value: object) -> list[object]:  # type: ignore[override]
@@ -110,7 +110,7 @@ def test_a_stop_before_the_first_step_promises_no_checkpoint(
     assert "stopped after step 0 of 10: there is nothing to save yet" in capsys.readouterr().err
 
 
-def test_what_hinders_a_rescue_is_printed_and_hides_no_other_failure(
+def test_a_failed_rescue_checkpoint_is_reported_and_hides_no_other_failure(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stopping = Stopping(Checkpoints(every=5, keep=1, minutes=None), 10, ALONE, done=5)

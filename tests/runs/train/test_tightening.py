@@ -62,7 +62,7 @@ class Pointer(ScriptedEngine):
         return await ScriptedEngine(self._chat, [answer]).generate(request)
 
 
-def test_a_threshold_goes_on_after_resume_where_it_had_arrived(
+def test_a_threshold_continues_after_resume(
     tiny: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It rises as long as three of four exceed it, to 0.95, which none exceeds, and falls again."""

@@ -9,7 +9,7 @@ from vtune.update.ranks import Ranks
 
 
 @pytest.mark.parametrize("world", [1, 2])
-def test_what_is_drawn_again_goes_and_a_copy_beside_it_stays(world: int, tmp_path: Path) -> None:
+def test_repeated_steps_are_removed_and_a_copy_is_kept(world: int, tmp_path: Path) -> None:
     (tmp_path / FOLDER).mkdir()
     mine = [
         trajectory_file(tmp_path, step, Ranks(rank, world, rank))

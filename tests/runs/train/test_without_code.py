@@ -15,7 +15,7 @@ from vtune.schema.parquet import read_samples, write_samples
 pytestmark = pytest.mark.train
 
 
-def test_no_sandbox_is_started(
+def test_no_sandbox_is_started_for_rows_without_code(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(_: Sandbox) -> None:
