@@ -1,4 +1,4 @@
-"""What a recipe says that its author may not have meant."""
+"""Warnings about settings that a recipe's author may not have intended."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""V-Triune's mixed training in small: the shipped recipe, on the easy grid, and its metrics."""
+"""V-Triune's mixed training in small: the shipped recipe on the easy grid, and its metrics."""
 
 import json
 from pathlib import Path

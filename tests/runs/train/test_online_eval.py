@@ -1,4 +1,4 @@
-"""Evaluation during training: what it reports, that it does not affect training, that it survives a crash."""
+"""Evaluation during training: its results, that it does not affect training, and that it survives a crash."""
 
 import asyncio
 import json

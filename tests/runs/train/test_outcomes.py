@@ -1,4 +1,4 @@
-"""What happens to a run when something around it breaks: each outcome in the table of cli/rl.md, provoked."""
+"""What happens to a run when something around it fails: provokes each outcome of the table in cli/rl.md."""
 
 import math
 import os
@@ -35,7 +35,7 @@ from vtune.update.held_files import HeldFile
 pytestmark = pytest.mark.train
 
 ROOM = 1 << 20
-"""Maximum size of a file in bytes, to simulate a nearly full disk."""
+"""Maximum file size in bytes, which simulates a nearly full disk."""
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from vtune.schema.sample import Sample
 
 ASKED = list(lens.samples(2, 4, seed=0, split="train"))
 UNJUDGED = replace(ASKED[0], evidence=())
-"""Nothing can judge what its calls show."""
+"""A sample for which nothing can judge what calls show."""
 UNTOLD = replace(ASKED[1], tools=("image_zoom_in_tool",))
-"""Its prompt does not mention its tool."""
+"""A sample whose prompt does not describe its tool."""
 
 
 def recipe(folder: Path, *rows: Sample, settings: tuple[str, ...] = ()) -> RLRecipe:

@@ -1,4 +1,4 @@
-"""The recipes of search agents on data as published."""
+"""The recipes for search agents on published data."""
 
 import json
 from pathlib import Path

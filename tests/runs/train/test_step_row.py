@@ -1,4 +1,4 @@
-"""The metrics of a step with several updates: every token has the same weight."""
+"""Metrics of a step with several updates: every token has equal weight."""
 
 from dataclasses import replace
 

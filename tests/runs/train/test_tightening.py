@@ -48,7 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Pointer(ScriptedEngine):
-    """Three of four rollouts in a group point well. Fails in one step, like a dead server."""
+    """Three of four rollouts of a group point well. Fails in one step, like a dead server."""
 
     def __init__(self, *given: object, fails_in: int | None) -> None:
         super().__init__(*given)  # type: ignore[arg-type]

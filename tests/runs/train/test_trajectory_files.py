@@ -1,4 +1,4 @@
-"""Which files of trajectories are removed when a run continues from before them."""
+"""Which trajectory files are removed when a run resumes from before them."""
 
 from pathlib import Path
 

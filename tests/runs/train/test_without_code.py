@@ -1,4 +1,4 @@
-"""RL on data whose rows run no code, where no sandbox is available."""
+"""RL on data whose rows run no code, on a machine without a sandbox."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The questions of samples, next to the index of a run."""
+"""The questions of samples, stored beside a run's index."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from vtune.view.place import find_places
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was read from the data, one entry per read."""
+    """A log of reads of the data."""
     found: list[Any] = []
     read = asked.read_records
 
@@ -33,7 +33,7 @@ def opened(run: Path) -> Opened:
     return Opened(place, show=False)
 
 
-def test_a_list_reads_nothing_of_the_data_and_trajectories_read_it_once(
+def test_a_list_does_not_read_the_data_and_trajectories_read_it_once(
     tmp_path: Path, reads: list[Any]
 ) -> None:
     run = make_example(tmp_path / "run")
@@ -48,7 +48,7 @@ def test_a_list_reads_nothing_of_the_data_and_trajectories_read_it_once(
     assert [file.suffix for file in (run / ".view").glob("questions.*")] == [".arrow"]
 
 
-def test_what_is_asked_has_no_limit_of_a_single_document(
+def test_the_questions_are_not_limited_to_a_single_json_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A single JSON document of all samples would exceed the number of lists and objects that can be read."""
@@ -61,7 +61,7 @@ def test_what_is_asked_has_no_limit_of_a_single_document(
         assert pa.ipc.open_file(mapped).num_record_batches == 3
 
 
-def test_what_is_asked_is_there_however_soon_another_process_removes_the_file(
+def test_questions_survive_removal_of_the_file_by_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that was given other data removes files that it does not need."""
@@ -80,7 +80,7 @@ def test_what_is_asked_is_there_however_soon_another_process_removes_the_file(
     assert list((run / ".view").glob("questions.*")) == []
 
 
-def test_what_is_asked_is_known_as_soon_as_there_is_something_of_a_run_that_was_opened_before(
+def test_questions_of_a_run_opened_before_its_first_step_become_known(
     tmp_path: Path,
 ) -> None:
     run = make_example(tmp_path / "run")

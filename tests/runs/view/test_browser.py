@@ -1,4 +1,4 @@
-"""The viewer in a real Chromium: `make browser` installs what it needs; skipped if that is missing."""
+"""The viewer in a real Chromium: `make browser` installs the requirements; skipped without them."""
 
 import json
 import os
@@ -116,7 +116,7 @@ def browser() -> Iterator[Any]:
 
 
 class Watched:
-    """A page, with its errors and its requests."""
+    """A page, with its errors and requests."""
 
     def __init__(self, browser: Any, width: int = 1280, scheme: str = "light") -> None:
         self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -136,7 +136,9 @@ class Watched:
         assert [url for url in self.asked if not url.startswith(address)] == []
 
 
-def test_open_filter_step_and_label(browser: Any, address: str, run: Path) -> None:
+def test_a_run_can_be_opened_filtered_stepped_through_and_labelled(
+    browser: Any, address: str, run: Path
+) -> None:
     one = Watched(browser)
     page = one.page
     page.goto(address)
@@ -192,7 +194,7 @@ def read_zoom_and_save(page: Any, folder: Path) -> None:
     page.wait_for_selector("button:has-text('steps 0 to 6')")
 
 
-def test_curves(browser: Any, address: str, tmp_path: Path) -> None:
+def test_curves_can_be_read_zoomed_and_exported(browser: Any, address: str, tmp_path: Path) -> None:
     one = Watched(browser)
     one.page.goto(f"{address}#/run/0")
     one.page.wait_for_selector(".charted")
@@ -204,7 +206,7 @@ def test_curves(browser: Any, address: str, tmp_path: Path) -> None:
     one.closed(address)
 
 
-def test_a_page_in_a_file(browser: Any, run: Path, tmp_path: Path) -> None:
+def test_a_page_works_as_a_file(browser: Any, run: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path / "other", {0: [MISSED]})
     (other / "labels.jsonl").write_text("")
     file = tmp_path / "page.html"
@@ -242,7 +244,7 @@ def detection_run(folder: Path) -> Path:
     return run
 
 
-def test_boxes_of_the_truth_and_of_the_answer_are_drawn(browser: Any, tmp_path: Path) -> None:
+def test_boxes_of_truth_and_answer_are_drawn(browser: Any, tmp_path: Path) -> None:
     write_page([detection_run(tmp_path / "run")], tmp_path / "page.html")
     one = Watched(browser)
     page = one.page
@@ -259,7 +261,7 @@ def test_boxes_of_the_truth_and_of_the_answer_are_drawn(browser: Any, tmp_path: 
     one.closed(f"file://{tmp_path}/page.html")
 
 
-def test_a_page_that_holds_a_part_says_of_what(browser: Any, tmp_path: Path) -> None:
+def test_a_partial_page_says_what_it_is_part_of(browser: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: [LOOKED] * 7, 4: [LOOKED] * 7})
     wrong = replace(MISSED, tool_scores=(1.0,))
     write_trajectories(run / "trajectories" / "step-000006.parquet", [*[LOOKED] * 8, wrong])
@@ -307,7 +309,7 @@ def test_keys_step_through_any_page_of_a_list(browser: Any, tmp_path: Path) -> N
     one.closed(f"file://{tmp_path}")
 
 
-def test_menus_find_what_they_name(browser: Any, tmp_path: Path) -> None:
+def test_menu_entries_find_what_they_name(browser: Any, tmp_path: Path) -> None:
     drawn = [replace(LOOKED, source="a,b"), replace(LOOKED, source="none", answer="none"), LOOKED]
     write_page([make_run(tmp_path / "run", {0: drawn})], tmp_path / "page.html")
     one = Watched(browser)
@@ -324,7 +326,7 @@ def test_menus_find_what_they_name(browser: Any, tmp_path: Path) -> None:
     one.closed(f"file://{tmp_path}")
 
 
-def test_a_damaged_run_hides_no_other(browser: Any, tmp_path: Path) -> None:
+def test_a_damaged_run_does_not_hide_others(browser: Any, tmp_path: Path) -> None:
     good, bad = (make_run(tmp_path / name, {0: [LOOKED], 4: [LOOKED]}) for name in ("good", "bad"))
     (bad / "metrics.jsonl").write_text("broken\n{}\n")
     write_page([good, bad], tmp_path / "page.html")
@@ -341,9 +343,7 @@ def test_a_damaged_run_hides_no_other(browser: Any, tmp_path: Path) -> None:
     one.closed(f"file://{tmp_path}")
 
 
-def test_an_evaluation_that_is_not_finished_says_so_where_its_numbers_are(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_an_unfinished_evaluation_says_so_beside_its_numbers(browser: Any, tmp_path: Path) -> None:
     run, half = make_run(tmp_path / "run", {0: [LOOKED]}), tmp_path / "half"
     write_trajectories(half / "trajectories" / "from-00000000.parquet", [LOOKED])
     (half / "suite.yaml").write_text((run / "recipe.yaml").read_text())
@@ -358,7 +358,7 @@ def test_an_evaluation_that_is_not_finished_says_so_where_its_numbers_are(
     one.closed(f"file://{tmp_path}")
 
 
-def test_a_file_answers_queries_as_the_viewer_does(browser: Any, run: Path, tmp_path: Path) -> None:
+def test_a_file_answers_queries_like_the_viewer(browser: Any, run: Path, tmp_path: Path) -> None:
     write_page([run], tmp_path / "page.html")
     (place,) = find_places(run)
     table = Opened(place, show=False).index.table
@@ -411,7 +411,7 @@ def test_axe_finds_nothing_serious(browser: Any, address: str, scheme: str) -> N
     one.page.close()
 
 
-def test_a_hostile_trajectory_is_text(browser: Any, address: str) -> None:
+def test_a_hostile_trajectory_is_shown_as_text(browser: Any, address: str) -> None:
     one = Watched(browser)
     one.page.goto(f"{address}#/0/step-000004/0")
     one.page.wait_for_selector("text=alert(1)")
@@ -427,7 +427,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_hostile_run(tmp_path_factory.mktemp("attacked"))
 
 
-def test_nothing_of_a_hostile_run_is_markup_style_script_or_an_address(
+def test_a_hostile_run_injects_no_markup_style_script_or_address(
     browser: Any, attacked: Path, tmp_path: Path
 ) -> None:
     write_page([attacked], tmp_path / "page.html")
@@ -465,12 +465,10 @@ LIVING = (
     )
     + ", main [onload], main a:not([href^='#'])"
 )
-"""Active content, where only text is allowed."""
+"""Active elements where there should be only text."""
 
 
-def test_two_checkpoints_are_compared_and_their_answers_seen_side_by_side(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_two_checkpoints_and_their_answers_are_compared_side_by_side(browser: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: BEFORE, 4: AFTER, 9: AFTER})
     write_page([run], tmp_path / "page.html")
     with served_here(run) as address:
@@ -543,7 +541,7 @@ def test_a_page_in_a_file_links_to_the_comparisons_that_it_holds(browser: Any, t
 
 
 def write_evaluation(folder: Path, drawn: list[Trajectory]) -> None:
-    """A finished evaluation whose questions need no look."""
+    """Write a finished evaluation whose questions need no look."""
     write_trajectories(folder / "trajectories.parquet", drawn)
     (folder / "suite.yaml").touch()
     score = {"score": 0.7, "intervals": {"score": {"value": 0.7, "low": 0.5, "high": 0.8}}}
@@ -551,7 +549,7 @@ def write_evaluation(folder: Path, drawn: list[Trajectory]) -> None:
     (folder / "results.json").write_text(json.dumps({"score": score, "sources": {}, "faithfulness": looks}))
 
 
-def test_tokens_are_read_with_the_pointer_and_with_keys_and_stay_text(
+def test_tokens_can_be_read_with_pointer_and_keys_and_stay_text(
     browser: Any, address: str, run: Path, tmp_path: Path
 ) -> None:
     one = Watched(browser)

@@ -1,4 +1,4 @@
-"""Nothing in a trajectory can control what shows it: the server, a page in a file, the terminal, trackers."""
+"""A trajectory cannot control the program that shows it: server, HTML file, terminal, trackers."""
 
 import re
 import time
@@ -15,7 +15,7 @@ from vtune.metrics.trackers import Tracker
 from vtune.runs.view.page import write_page
 
 BROKEN = 8
-"""Pictures that cannot be shown."""
+"""Number of pictures that cannot be shown."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def page(run: Path) -> TestClient:
     return client(run)
 
 
-def test_the_viewer_says_texts_as_json_and_pictures_as_png_or_not_at_all(page: TestClient) -> None:
+def test_the_viewer_sends_texts_as_json_and_pictures_only_as_png(page: TestClient) -> None:
     for path in ("api/places", "api/0/run", "api/0/list", "api/films", "api/0/one/step-000000/0"):
         answer = page.get(path)
         assert answer.status_code == 200
@@ -46,7 +46,7 @@ def test_the_viewer_says_texts_as_json_and_pictures_as_png_or_not_at_all(page: T
     assert time.monotonic() - began < 30
 
 
-def test_a_line_of_ten_megabytes_is_shown_by_its_ends(page: TestClient) -> None:
+def test_a_line_of_10_mb_is_shown_by_its_beginning_and_end(page: TestClient) -> None:
     answer = page.get("api/0/one/step-000000/1")
     assert len(answer.content) < 1_000_000
     (text,) = (
@@ -61,7 +61,7 @@ def test_a_line_of_ten_megabytes_is_shown_by_its_ends(page: TestClient) -> None:
     assert page.get("api/0/list", params={"q": "AAAAAAAAAA"}).json()["found"] == 1
 
 
-def test_a_page_in_a_file_holds_it_as_text(run: Path, tmp_path: Path) -> None:
+def test_an_html_file_holds_hostile_content_as_text(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     write_page([run], out)
     text = out.read_text()
@@ -74,7 +74,7 @@ def test_a_page_in_a_file_holds_it_as_text(run: Path, tmp_path: Path) -> None:
     assert len(text) < 5_000_000
 
 
-def test_no_command_lets_it_steer_the_terminal(run: Path, tmp_path: Path) -> None:
+def test_no_command_lets_it_control_the_terminal(run: Path, tmp_path: Path) -> None:
     file = run / "trajectories" / "step-000000.parquet"
     for words in (
         ("show", str(run)),
@@ -94,7 +94,7 @@ def test_no_command_lets_it_steer_the_terminal(run: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb", "trackio"])
-def test_trackers_get_it_as_text_and_broken_pictures_cost_no_other(
+def test_trackers_get_it_as_text_and_broken_pictures_affect_no_others(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {"TRACKIO_DIR": str(tmp_path / "trackio"), "WANDB_MODE": "offline", "WANDB_SILENT": "true"}

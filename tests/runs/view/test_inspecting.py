@@ -37,7 +37,7 @@ def test_trajectories_are_counted_and_the_first_ones_shown(file: Path) -> None:
     assert "0──" in said
 
 
-def test_traces_are_what_nobody_drew_or_scored(tmp_path: Path) -> None:
+def test_unscored_trajectories_without_tokens_are_traces(tmp_path: Path) -> None:
     trace = replace(
         LOOKED, token_ids=(), loss_mask=(), logprobs=(), reward=None, tool_scores=(), call_advantages=()
     )
@@ -50,7 +50,7 @@ def test_traces_are_what_nobody_drew_or_scored(tmp_path: Path) -> None:
     assert "2 traces, 1 with calls" in vtune("data", "inspect", tmp_path / "traces.parquet").out
 
 
-def test_its_page_is_that_of_a_report(file: Path, tmp_path: Path) -> None:
+def test_the_page_of_inspect_is_that_of_a_report(file: Path, tmp_path: Path) -> None:
     write_trajectories(tmp_path / "good.parquet", [LOOKED, MISSED])
     page = tmp_path / "page.html"
     assert vtune("data", "inspect", tmp_path / "good.parquet", "--html", page).code == 0

@@ -1,4 +1,4 @@
-"""People's labels end to end: from the viewer's page to what curation drops and what the audit reports."""
+"""Human labels end to end: from the viewer's page to curation and the audit."""
 
 import json
 from dataclasses import replace
@@ -62,7 +62,7 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_label_does_not_stand_at_a_trajectory_that_was_drawn_since(run: Path, tmp_path: Path) -> None:
+def test_a_label_does_not_apply_to_a_regenerated_trajectory(run: Path, tmp_path: Path) -> None:
     def shown() -> dict[str, str | None]:
         listed = json.loads(vtune("show", run, "--where", "-label:none", "--json").out)
         return {row["key"]: row["label"] for row in listed["trajectories"]}
@@ -79,7 +79,7 @@ def test_a_label_does_not_stand_at_a_trajectory_that_was_drawn_since(run: Path, 
     assert one["label"] is None
 
 
-def test_labels_of_the_page_reach_the_queue_of_curation_and_its_decisions(run: Path, tmp_path: Path) -> None:
+def test_labels_reach_the_curation_queue_and_its_decisions(run: Path, tmp_path: Path) -> None:
     labels = {"filter": "labels", "files": [str(run / "labels.jsonl")]}
     recipe = {
         "records": "samples",
@@ -114,7 +114,7 @@ def test_labels_of_the_page_reach_the_queue_of_curation_and_its_decisions(run: P
     assert json.loads(again.out)["waiting_for_review"] == 1
 
 
-def test_labels_of_the_page_are_held_against_verifiers_and_judges(run: Path) -> None:
+def test_labels_are_compared_with_verifiers_and_judges(run: Path) -> None:
     old = Label(key="step-000000/9", sample_id="quiz/9", source="quiz", rollout=0, label="right")
     append_label(run / "labels.jsonl", old)
     told = vtune("faithfulness", run, "--json")
@@ -136,7 +136,7 @@ def test_labels_of_the_page_are_held_against_verifiers_and_judges(run: Path) -> 
     assert "target not shown by calls, 2 labelled: judge erred 0, box wrong 1" in shown
 
 
-def test_without_labels_the_audit_says_nothing_of_people(run: Path) -> None:
+def test_without_labels_the_audit_reports_nothing_about_people(run: Path) -> None:
     (run / "labels.jsonl").unlink()
     told = vtune("faithfulness", run, "--json")
     assert json.loads(told.out)["people"] == {}
@@ -157,7 +157,7 @@ def test_without_labels_the_audit_says_nothing_of_people(run: Path) -> None:
         ("right", None, None, False),
     ],
 )
-def test_a_sample_is_doubted_where_a_label_contradicts_what_was_earned(
+def test_a_label_that_contradicts_the_reward_makes_a_sample_doubtful(
     label: Judgement, rollout: int | None, accuracy: float | None, doubted: bool
 ) -> None:
     said = Label(key="k", sample_id="s", source="s", rollout=rollout, label=label, accuracy=accuracy)
@@ -178,7 +178,7 @@ def test_a_file_of_labels_that_is_missing_is_an_error_before_the_first_row(run: 
     assert json.loads(plan.out)["filters"]["labels"]["missing"] == "none.jsonl"
 
 
-def test_an_accuracy_that_is_no_number_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_non_numeric_accuracy_is_refused_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "labels.jsonl"
     append_label(file, Label(key="k", sample_id="s", source="s", rollout=0, label="right"))
     file.write_text(file.read_text().replace('"accuracy": null', '"accuracy": "1"'))

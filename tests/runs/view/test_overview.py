@@ -31,7 +31,7 @@ def opened(path: Path) -> Opened:
 
 
 def table_of(drawn: list[Trajectory]) -> pa.Table:
-    """The facts of trajectories."""
+    """The fact table of trajectories."""
     with TemporaryDirectory() as folder:
         return opened(make_run(Path(folder) / "run", {0: drawn})).index.table.combine_chunks()
 
@@ -54,7 +54,7 @@ def test_the_headline_compares_the_first_step_with_the_last(run: Path) -> None:
     assert rows["right"]["last"]["low"] < 0.5 < rows["right"]["last"]["high"]
 
 
-def test_a_box_that_is_right_without_full_marks_is_not_called_accuracy_as_in_the_curves() -> None:
+def test_a_right_box_below_full_marks_is_not_called_accuracy() -> None:
     assert LOOKED.reward is not None
     loose = replace(LOOKED, reward=replace(LOOKED.reward, accuracy=0.8))
     assert by_source([loose], evidence_score=1.0)["all"]["accuracy"] == 0
@@ -63,8 +63,8 @@ def test_a_box_that_is_right_without_full_marks_is_not_called_accuracy_as_in_the
     assert rows["right"]["last"]["value"] == 1
 
 
-def test_a_headline_says_nothing_of_looks_that_nobody_was_asked_about() -> None:
-    # The tool part has no weight: without a model, only calls that are missing or flagged are known.
+def test_a_headline_omits_unjudged_looks() -> None:
+    # The tool part has no weight: of a model only what cost nothing is known, no call and red flags.
     unasked = replace(LOOKED, tool_scores=(None,))
     without = replace(LOOKED, calls=(), tool_scores=(), call_advantages=())
     named = ["right and faithful, of all", "faithful, of the right"]
@@ -84,7 +84,7 @@ def test_a_headline_says_nothing_of_looks_that_nobody_was_asked_about() -> None:
     assert (rows.keys() & set(named), why) == (set(), True)
 
 
-def test_a_headline_leaves_out_of_shares_of_looks_what_needs_none() -> None:
+def test_a_headlines_shares_of_looks_exclude_questions_that_need_none() -> None:
     acted = replace(LOOKED, tool_scores=(None,), needs_look=False)
     still = replace(acted, calls=(), tool_scores=(), call_advantages=())
     found = headline(table_of([acted, still]))
@@ -95,7 +95,7 @@ def test_a_headline_leaves_out_of_shares_of_looks_what_needs_none() -> None:
     assert (rows["right and faithful, of all"]["value"], rows["right and faithful, of all"]["n"]) == (0.5, 2)
 
 
-def test_runs_whose_own_parts_differ_in_content_are_two_lines(tmp_path: Path) -> None:
+def test_runs_with_different_custom_parts_are_separate_lines(tmp_path: Path) -> None:
     lines = []
     for seed, content in enumerate(("aa", "aa", "bb")):
         run = make_run(tmp_path / f"run{seed}", {})
@@ -105,12 +105,12 @@ def test_runs_whose_own_parts_differ_in_content_are_two_lines(tmp_path: Path) ->
     assert lines[0] == lines[1] != lines[2]
 
 
-def test_a_run_without_trajectories_has_curves_all_the_same(tmp_path: Path) -> None:
+def test_a_run_without_trajectories_still_has_curves(tmp_path: Path) -> None:
     found = overview(opened(make_run(tmp_path / "run", {})))
     assert found["headline"]["rows"] == []
 
 
-def test_curves_recipe_and_funnel(run: Path, tmp_path: Path) -> None:
+def test_a_run_has_curves_recipe_and_funnel(run: Path, tmp_path: Path) -> None:
     data = tmp_path / "curated"
     data.mkdir()
     funnel = {"lens": {"before": 9, "valid": 8, "after": 8}, "all": {"before": 9, "valid": 8, "after": 8}}
@@ -137,7 +137,7 @@ def test_the_page_of_a_run_by_epochs_says_how_many_steps_it_has(run: Path) -> No
     assert overview(opened(run))["total_steps"] == 12
 
 
-def test_runs_that_differ_in_their_seed_alone_are_one_line(tmp_path: Path) -> None:
+def test_runs_that_differ_only_in_the_seed_are_one_line(tmp_path: Path) -> None:
     texts = ("steps: 2\nseed: 0\n", "steps: 2\nseed: 1\n", "steps: 3\nseed: 0\n")
     lines = []
     for number, text in enumerate(texts):
@@ -147,7 +147,7 @@ def test_runs_that_differ_in_their_seed_alone_are_one_line(tmp_path: Path) -> No
     assert lines[0] == lines[1] != lines[2]
 
 
-def test_what_a_sweep_prepared_for_each_seed_is_another_folder_and_no_other_line(tmp_path: Path) -> None:
+def test_folders_prepared_per_seed_do_not_split_the_line(tmp_path: Path) -> None:
     lines = []
     for number, (seed, prepared) in enumerate([(0, "seed-0"), (1, "seed-1"), (2, "seed-0")]):
         run = make_run(tmp_path / f"run{number}", {0: [LOOKED]})
@@ -168,13 +168,13 @@ def test_a_damaged_run_says_so_and_keeps_its_headline(run: Path, file: str, text
     assert found["headline"]["rows"]
 
 
-def test_what_is_no_funnel_is_a_problem_of_its_run(run: Path, tmp_path: Path) -> None:
+def test_an_invalid_funnel_is_a_problem_of_its_run(run: Path, tmp_path: Path) -> None:
     (tmp_path / "curation.json").write_text('{"result": {}}')
     (run / "recipe.yaml").write_text(f"data: [{tmp_path / 'samples.parquet'}]\n")
     assert "not the funnel of a curation" in overview(opened(run))["problem"]
 
 
-def test_the_tool_that_errs_most_comes_first() -> None:
+def test_the_tool_with_the_most_errors_comes_first() -> None:
     zoom, lost = (replace(LOOKED.calls[0], tool="zoom", status=status) for status in ("ok", "timeout"))
     zoomed = replace(LOOKED, calls=(zoom, lost), tool_scores=(), call_advantages=())
     drawn = [LOOKED] * 3 + [MISSED, zoomed]
@@ -188,7 +188,7 @@ def test_the_tool_that_errs_most_comes_first() -> None:
     assert calls_by_tool(table_of([UNSCORED])) is None
 
 
-def test_red_flags_are_counted_by_trajectory_at_the_first_step_and_the_last(tmp_path: Path) -> None:
+def test_red_flags_are_counted_by_trajectory_at_the_first_and_last_step(tmp_path: Path) -> None:
     twice = replace(MISSED.calls[0], flags=("whole_image", "repeated_crop"))
     repeated = replace(MISSED, calls=(twice, twice), tool_scores=(), call_advantages=())
     steps = {0: [MISSED, MISSED, LOOKED, repeated], 4: [MISSED], 8: [repeated, LOOKED]}
@@ -205,14 +205,14 @@ def test_red_flags_are_counted_by_trajectory_at_the_first_step_and_the_last(tmp_
     assert flags_by_step(table_of([LOOKED])) is None
 
 
-def test_what_most_people_look_for_is_counted_over_all_trajectories() -> None:
+def test_common_queries_are_counted_over_all_trajectories() -> None:
     lucky = replace(LOOKED, tool_scores=(0.0,))
     read_wrong = replace(MISSED, tool_scores=(1.0,))
     found = by_query(table_of([LOOKED, lucky, lucky, read_wrong, UNSCORED]))
     assert [one["found"] for one in found] == [2, 1, 1, 1]
 
 
-def test_samples_that_are_never_right_are_named_and_one_that_was_drawn_once_says_nothing() -> None:
+def test_samples_that_are_never_right_are_named_if_sampled_more_than_once() -> None:
     drawn = [LOOKED, MISSED, *(replace(MISSED, sample_id=f"lens/{n}") for n in (1, 2, 2, 3, 3, 3)), UNSCORED]
     found = by_sample(table_of([*drawn, *[replace(LOOKED, sample_id="lens/9")] * 2]))
     assert found is not None
@@ -222,13 +222,13 @@ def test_samples_that_are_never_right_are_named_and_one_that_was_drawn_once_says
     assert by_sample(table_of([LOOKED, UNSCORED])) is None
 
 
-def test_results_that_cannot_be_read_are_a_problem_of_their_evaluation(tmp_path: Path) -> None:
+def test_unreadable_results_are_a_problem_of_their_evaluation(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").touch()
     (tmp_path / "results.json").write_text("[]")
     assert "results.json" in overview(opened(tmp_path))["problem"]
 
 
-def test_the_page_of_an_evaluation_that_is_not_finished_says_how_far_it_is(tmp_path: Path) -> None:
+def test_the_page_of_an_unfinished_evaluation_shows_its_progress(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").touch()
     write_trajectories(tmp_path / "trajectories" / "from-00000000.parquet", [LOOKED, UNSCORED])
     (tmp_path / "started.json").write_text('{"total": 6}')
@@ -256,7 +256,7 @@ def tables_of(folder: Path) -> dict[str, list[list[str]]]:
     return {table["title"]: table["rows"] for table in found["tables"]}
 
 
-def test_habits_of_an_evaluation_are_on_its_page_and_say_what_answers_follow(tmp_path: Path) -> None:
+def test_an_evaluations_page_shows_habits_and_what_answers_follow(tmp_path: Path) -> None:
     habit = {"n": 9, "share": SHARE, "accuracy": None, "by_cue": SHARE, "by_target": None}
     unknown = dict.fromkeys(habit)
     rows = tables_of(evaluation(tmp_path, habits={"n": 9, "left_out": 2, "none": habit, "shows": unknown}))
@@ -267,7 +267,7 @@ def test_habits_of_an_evaluation_are_on_its_page_and_say_what_answers_follow(tmp
     assert "habits, in percent [95 % interval]" not in tables_of(evaluation(tmp_path))
 
 
-def test_an_evaluation_whose_questions_need_no_look_has_its_score_and_no_tables_of_dashes(
+def test_an_evaluation_without_looks_has_a_score_and_no_empty_tables(
     tmp_path: Path,
 ) -> None:
     unknown = {"n": 0, "n_unscored": 0, "no_shares": None, "accuracy": None}
@@ -307,7 +307,7 @@ def test_answers_that_depend_are_split_on_the_page_where_they_differ(tmp_path: P
     assert "black: the judge and the exchange agree on 50.0 % of 9, kappa 0.25" in notes
 
 
-def test_a_judge_is_shown_by_the_size_of_targets_where_there_are_several(tmp_path: Path) -> None:
+def test_a_judge_is_shown_by_target_size_if_there_are_several(tmp_path: Path) -> None:
     judge = {"n": 9, "agreement": AGREEMENT, "corrected": None, "warning": ""}
     judge |= {"sensitivity": SHARE, "specificity": SHARE}
     sizes = {"under 0.1 %": AGREEMENT | {"n": 4}, "1 to 10 %": AGREEMENT | {"n": 5}}
@@ -323,7 +323,7 @@ def test_a_judge_is_shown_by_the_size_of_targets_where_there_are_several(tmp_pat
     ]
 
 
-def test_films_are_of_samples_that_come_again_and_begin_with_what_was_learnt(tmp_path: Path) -> None:
+def test_films_show_repeated_samples_and_start_with_learnt_ones(tmp_path: Path) -> None:
     other = {"sample_id": "lens/8"}
     first = opened(make_run(tmp_path / "a", {0: [MISSED, replace(LOOKED, **other), UNSCORED], 4: [LOOKED]}))
     second = opened(make_run(tmp_path / "b", {0: [LOOKED, replace(LOOKED, **other)]}))
@@ -341,7 +341,7 @@ def test_films_are_of_samples_that_come_again_and_begin_with_what_was_learnt(tmp
     assert film([first, second], "nobody") == film([first], 'a"b') == []
 
 
-def test_many_rollouts_of_one_moment_leave_room_for_other_places_and_steps(
+def test_many_rollouts_of_one_step_do_not_crowd_out_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vtune.runs.view.films.FRAMES", 4)
@@ -363,7 +363,7 @@ def test_many_rollouts_of_one_moment_leave_room_for_other_places_and_steps(
     assert page.get("api/film", params={"sample": "lens/7", "places": "x"}).status_code == 422
 
 
-def test_a_film_is_of_a_crop_that_moved_onto_its_target_whatever_comes_last(tmp_path: Path) -> None:
+def test_a_film_shows_a_crop_that_moved_onto_its_target(tmp_path: Path) -> None:
     names = ("lens/hit", "lens/moved", "lens/late")
     missed, hit = (0.0,), (1.0,)
     drawn = {0: (hit, missed, missed), 1: (hit, hit, missed), 2: (hit, hit, missed), 3: (hit, missed, hit)}
@@ -384,7 +384,7 @@ def test_a_film_is_of_a_crop_that_moved_onto_its_target_whatever_comes_last(tmp_
     assert [one["faithful"] for one in ranked[1]["frames"]] == [False, True, True, False]
 
 
-def test_rows_of_papers_stand_beside_a_published_suite_alone() -> None:
+def test_published_rows_are_shown_only_for_published_suites() -> None:
     values = read_values(shipped("eval_suites")["vstar"])
     suite = {name: values[name] for name in ("format", "kind", "published")}
     scores = {"score": 0.5, "intervals": {"score": {"value": 0.5, "low": 0.4, "high": 0.6}}}

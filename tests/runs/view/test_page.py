@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Path:
     return make_run(tmp_path / "run", {0: [MISSED, *[LOOKED] * 6], 4: [hostile(), LOOKED]})
 
 
-def test_a_page_holds_so_many_and_says_so(run: Path, tmp_path: Path) -> None:
+def test_a_page_holds_a_limited_number_and_says_so(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     result = json.loads(vtune("report", str(run), "--html", str(out), "--trajectories", "3", "--json").out)
     values = held(out)
@@ -131,14 +131,14 @@ def test_an_option_without_effect_is_refused(words: tuple[str, ...]) -> None:
     assert "Invalid value for" in ended.output
 
 
-def test_equal_pictures_are_there_once(run: Path, tmp_path: Path) -> None:
+def test_equal_pictures_are_stored_once(run: Path, tmp_path: Path) -> None:
     write_page([run], tmp_path / "page.html")
     values = held(tmp_path / "page.html")
     assert len(values["shown"]) == 18
     assert len(values["pictures"]) == 2
 
 
-def test_nothing_of_a_trajectory_is_markup(run: Path, tmp_path: Path) -> None:
+def test_trajectory_text_is_never_markup(run: Path, tmp_path: Path) -> None:
     write_page([run], tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
     assert "alert(1)" in text
@@ -147,14 +147,14 @@ def test_nothing_of_a_trajectory_is_markup(run: Path, tmp_path: Path) -> None:
     assert not set(text) & {"\x1b", "\x07", "\u202e"}
 
 
-def test_a_page_asks_nobody(run: Path, tmp_path: Path) -> None:
+def test_a_page_makes_no_requests(run: Path, tmp_path: Path) -> None:
     write_page([run], tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
     assert "default-src 'none'" in text
     assert not re.search(r'(?:src|href)="(?!data:|#)[^"]', text)
 
 
-def test_a_broken_picture_is_said(tmp_path: Path) -> None:
+def test_a_broken_picture_is_reported(tmp_path: Path) -> None:
     broken = replace(LOOKED, images=(replace(LOOKED.images[0], data=b"\x89PNG broken"), LOOKED.images[1]))
     run = make_run(tmp_path / "run", {0: [broken]})
     write_page([run], tmp_path / "page.html")
@@ -172,7 +172,7 @@ def test_a_damaged_run_does_not_stop_the_page(run: Path, tmp_path: Path) -> None
     ]
 
 
-def test_a_damaged_file_hides_no_other(run: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_does_not_hide_others(run: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     first, *_ = files = sorted((run / "trajectories").glob("*.parquet"))
     first.write_bytes(first.read_bytes()[:-100])
@@ -187,12 +187,12 @@ def test_a_damaged_file_hides_no_other(run: Path, tmp_path: Path) -> None:
     assert caught.value.fix
 
 
-def test_a_page_is_written_over_no_input(run: Path) -> None:
+def test_a_page_overwrites_no_input(run: Path) -> None:
     with pytest.raises(RecipeError):
         write_page([run], run / "metrics.jsonl")
 
 
-def test_modules_are_put_together_once_each_before_who_needs_them() -> None:
+def test_modules_are_bundled_once_each_before_their_users() -> None:
     script = bundled("app.js")
     order = re.findall(r"^const module_(\w+) = await", script, re.MULTILINE)
     assert len(order) == len(set(order)) > 5

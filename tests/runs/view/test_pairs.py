@@ -1,4 +1,4 @@
-"""Two models, or two checkpoints, compared sample by sample."""
+"""Two models or checkpoints compared sample by sample."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +43,7 @@ def opened(*paths: Path) -> list[Opened]:
     return [Opened(place, show=False) for path in paths for place in find_places(path)]
 
 
-def test_what_one_model_gained_lost_and_came_to_look_at(tmp_path: Path) -> None:
+def test_gains_losses_and_new_looks_of_a_model_are_listed(tmp_path: Path) -> None:
     places = opened(evaluation(tmp_path / "one", BEFORE), evaluation(tmp_path / "two", AFTER))
     found = compared(places, *sides_of("0,1"))
     assert (found["samples"], found["accuracy"]) == (5, [0.6, 0.6])
@@ -56,7 +56,7 @@ def test_what_one_model_gained_lost_and_came_to_look_at(tmp_path: Path) -> None:
     assert found["gained"]["rows"][0]["second"] == {"key": "trajectories/0", "answer": "4"}
 
 
-def test_a_sample_drawn_several_times_is_right_where_half_of_its_rollouts_are(tmp_path: Path) -> None:
+def test_a_sample_with_several_rollouts_is_right_if_half_of_them_are(tmp_path: Path) -> None:
     mostly = [right("a"), right("a", rollout=1), wrong("a", rollout=2)]
     seldom = [right("a"), wrong("a", rollout=1), wrong("a", rollout=2)]
     found = compared(opened(make_run(tmp_path / "run", {0: mostly, 9: seldom})), Side(0, 0), Side(0, 9))
@@ -73,7 +73,7 @@ def test_the_ends_of_a_run_and_neighbouring_evaluations_are_suggested(tmp_path: 
     assert [f"{one},{two}" for one, two in found] == ["1,2", "2,3", "0:0,0:9"]
 
 
-def test_only_what_has_samples_in_common_is_suggested(tmp_path: Path) -> None:
+def test_only_runs_with_common_samples_are_suggested(tmp_path: Path) -> None:
     other = [right("x"), right("y")]
     drawn = {"a": BEFORE, "other": other, "part": BEFORE[:2], "b": AFTER, "more": other, "none": [UNSCORED]}
     folders = [evaluation(tmp_path / name, rows) for name, rows in drawn.items()]
@@ -96,14 +96,14 @@ def test_only_what_has_samples_in_common_is_suggested(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "0,1,2", "a,b", "-1,0", "0:x,1", "0,7", "9" * 40 + ",0"])
-def test_what_names_no_two_sides_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_comparison_without_two_sides_is_refused(tmp_path: Path, text: str) -> None:
     run = make_run(tmp_path / "run", {0: BEFORE})
     assert client(run).get("api/pair", params={"sides": text}).status_code == 422
     with pytest.raises(DataError):
         compared(opened(run), *sides_of(text))
 
 
-def test_the_page_in_a_file_holds_what_is_suggested_and_the_trajectories_that_it_names(
+def test_an_html_file_holds_the_suggested_comparisons_and_their_trajectories(
     tmp_path: Path,
 ) -> None:
     run = make_run(tmp_path / "run", {0: BEFORE, 9: AFTER})
@@ -120,6 +120,6 @@ def test_the_page_in_a_file_holds_what_is_suggested_and_the_trajectories_that_it
     assert {f"0/{key}" for key in keys} <= set(values["ones"])
 
 
-def test_the_viewer_answers(tmp_path: Path) -> None:
+def test_the_viewer_serves_comparisons(tmp_path: Path) -> None:
     page: TestClient = client(make_run(tmp_path / "run", {0: BEFORE, 9: AFTER}))
     assert page.get("api/pair", params={"sides": "0:0,0:9"}).json()["samples"] == 5

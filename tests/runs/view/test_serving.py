@@ -36,7 +36,7 @@ def page(run: Path) -> TestClient:
     return TestClient(app_of(opened, TOKEN), base_url=f"{HERE}/{TOKEN}/")
 
 
-def test_a_list_a_trajectory_and_its_pictures(page: TestClient) -> None:
+def test_a_list_a_trajectory_and_its_pictures_are_served(page: TestClient) -> None:
     (place,) = page.get("api/places").json()
     assert (place["rows"], place["facets"]["step"]) == (4, ["0", "4"])
     found = page.get("api/0/list", params={"q": "right:no sort:step"}).json()
@@ -63,7 +63,7 @@ def test_curves_of_a_long_run_are_thinned_and_those_of_a_short_one_are_not(
     assert long == {"steps": [3, 7], "values": [0.5, 1.83333], "width": 4}
 
 
-def test_long_texts_are_compressed_for_who_takes_that_and_pictures_are_not(
+def test_long_texts_are_compressed_if_accepted_and_pictures_are_not(
     page: TestClient, monkeypatch: pytest.MonkeyPatch, run: Path
 ) -> None:
     place = page.get("api/places")
@@ -83,7 +83,7 @@ def test_long_texts_are_compressed_for_who_takes_that_and_pictures_are_not(
     assert "content-encoding" not in packing.get("api/0/picture/1/step-000000/0").headers
 
 
-def test_what_a_run_adds_is_there_at_the_next_question(page: TestClient, run: Path) -> None:
+def test_additions_to_a_run_appear_at_the_next_request(page: TestClient, run: Path) -> None:
     before = page.get("api/places").json()[0]["revision"]
     write_trajectories(run / "trajectories" / "step-000009.parquet", [LOOKED])
     (place,) = page.get("api/places").json()
@@ -91,9 +91,7 @@ def test_what_a_run_adds_is_there_at_the_next_question(page: TestClient, run: Pa
     assert place["revision"] != before
 
 
-def test_a_step_that_a_run_draws_again_is_gone_and_not_an_error_of_the_viewer(
-    page: TestClient, run: Path
-) -> None:
+def test_a_step_being_repeated_is_missing_without_a_viewer_error(page: TestClient, run: Path) -> None:
     keys = [row["key"] for row in page.get("/api/0/list").json()["trajectories"]]
     for file in (run / "trajectories").glob("*.parquet"):
         file.unlink()
@@ -143,7 +141,7 @@ def test_other_hosts_and_origins_are_refused(
     assert (None if found is None else found[0]) == status
 
 
-def test_without_the_token_nothing_is_told(page: TestClient) -> None:
+def test_without_the_token_nothing_is_served(page: TestClient) -> None:
     for path in (f"{HERE}/", f"{HERE}/api/places", f"{HERE}/the-toke/api/places", f"{HERE}/app.js"):
         assert page.get(path).status_code == 403
 
@@ -183,7 +181,7 @@ def test_every_answer_is_guarded_and_in_ascii(page: TestClient) -> None:
     assert json.loads(page.get("api/0/list?q=rihgt:no").content)["fix"] == "did you mean `right`?"
 
 
-def test_a_port_that_is_taken_is_told_with_the_one_option_that_the_command_has(run: Path) -> None:
+def test_a_port_in_use_is_reported_with_the_right_option(run: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(RecipeError) as refused:
         run_view([run], taken.getsockname()[1], data=(), ready=lambda facts: None)
     assert "cannot listen on" in refused.value.what

@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Path:
     return make_run(tmp_path / "run", {0: [LOOKED, MISSED], 4: [hostile()]})
 
 
-def test_a_list_and_one_of_it(run: Path, tmp_path: Path) -> None:
+def test_show_prints_a_list_and_a_single_trajectory(run: Path, tmp_path: Path) -> None:
     listed = vtune("show", str(run), "--where", "right:no sort:-step", "--json")
     found = json.loads(listed.out)
     assert [row["key"] for row in found["trajectories"]] == ["step-000004/0", "step-000000/1"]
@@ -47,7 +47,7 @@ def test_a_list_and_one_of_it(run: Path, tmp_path: Path) -> None:
     assert vtune("show", str(run), "lens/7", "--where", "rollout:0").out.startswith("step-000000/0  right")
 
 
-def test_a_list_of_an_evaluation_that_is_not_finished_says_so(tmp_path: Path) -> None:
+def test_a_list_of_an_unfinished_evaluation_says_so(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").touch()
     (tmp_path / "started.json").write_text('{"total": 6}')
     shown = " ".join(vtune("show", str(tmp_path)).out.split())
@@ -62,7 +62,7 @@ def test_a_list_of_an_evaluation_that_is_not_finished_says_so(tmp_path: Path) ->
     assert json.loads(vtune("show", str(tmp_path), "--json").out)["unfinished"] is None
 
 
-def test_an_evaluation_that_is_not_finished_is_told_of_wherever_it_is_found(tmp_path: Path) -> None:
+def test_an_unfinished_evaluation_is_noted_everywhere(tmp_path: Path) -> None:
     folder = tmp_path / "eval"
     folder.mkdir()
     (folder / "suite.yaml").touch()
@@ -88,7 +88,7 @@ def test_rollouts_of_a_group_are_found_whatever_their_sample_is_called(name: str
     assert [row["key"] for row in film([place], name)] == ["step-000000/0", "step-000000/1"]
 
 
-def test_a_damaged_file_beside_runs_is_named_and_hides_none(tmp_path: Path) -> None:
+def test_a_damaged_file_beside_runs_is_named_and_hides_no_run(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     make_run(runs / "one", {0: [LOOKED]})
     (runs / "notes.parquet").write_bytes(b"")
@@ -99,7 +99,7 @@ def test_a_damaged_file_beside_runs_is_named_and_hides_none(tmp_path: Path) -> N
     assert "notes.parquet" in vtune("show", str(runs)).err
 
 
-def test_a_partial_score_is_said_and_not_rounded_to_right(tmp_path: Path) -> None:
+def test_a_partial_score_is_shown_and_not_rounded_up(tmp_path: Path) -> None:
     assert LOOKED.reward is not None
     partial = replace(LOOKED, reward=replace(LOOKED.reward, accuracy=0.83))
     place = str(make_run(tmp_path / "run", {0: [partial, MISSED]}))
@@ -143,14 +143,14 @@ def test_the_folder_of_a_curation_shows_its_rows(tmp_path: Path) -> None:
     assert "1 of 1" in vtune("show", folder).out
 
 
-def test_nothing_of_a_trajectory_steers_the_terminal(run: Path) -> None:
+def test_trajectory_text_cannot_control_the_terminal(run: Path) -> None:
     for words in (("show", str(run)), ("show", str(run), "step-000004/0"), ("show", str(run), "x\x1b[2J")):
         shown = vtune(*words)
         assert not set(shown.out + shown.err) & {"\x1b", "\x07", "\u202e"}
     assert "\\u202eevil" in vtune("show", str(run), "step-000004/0").out
 
 
-def test_what_is_not_there_is_said(run: Path) -> None:
+def test_a_missing_item_is_reported(run: Path) -> None:
     for words, said in (
         ((str(run), "step-000000/7"), "has no trajectory"),
         ((str(run), "nobody"), "there is no trajectory nobody"),
@@ -174,9 +174,7 @@ def test_what_is_not_there_is_said(run: Path) -> None:
         ("advantage", "`advantage:VALUE`"),
     ],
 )
-def test_a_word_that_finds_nothing_and_is_a_fact_is_told_how_to_ask_for_it(
-    asked: str, meant: str, run: Path
-) -> None:
+def test_a_search_word_that_is_a_fact_gets_the_right_query(asked: str, meant: str, run: Path) -> None:
     word = asked.strip('"')
     hint = f"`{word}` is looked for in the conversations; did you mean {meant}?"
     asked += " zebra"
@@ -184,7 +182,7 @@ def test_a_word_that_finds_nothing_and_is_a_fact_is_told_how_to_ask_for_it(
     assert hint in " ".join(vtune("show", str(run), "--where", asked).out.split())
 
 
-def test_a_word_that_is_left_out_or_found_elsewhere_is_not_hinted_at(run: Path) -> None:
+def test_an_excluded_word_or_one_found_elsewhere_gets_no_hint(run: Path) -> None:
     def hint(asked: str) -> str | None:
         found: str | None = json.loads(vtune("show", str(run), "--where", asked, "--json").out)["hint"]
         return found
@@ -194,7 +192,7 @@ def test_a_word_that_is_left_out_or_found_elsewhere_is_not_hinted_at(run: Path) 
     assert hint("answer step:9") is None, "stands in conversations, of other steps"
 
 
-def test_a_list_that_is_not_empty_and_words_that_are_no_fact_have_no_hint(run: Path) -> None:
+def test_non_empty_lists_and_ordinary_words_get_no_hint(run: Path) -> None:
     for asked in ("", "right:no", "zebra", "right:no sort:step"):
         assert json.loads(vtune("show", str(run), "--where", asked, "--json").out)["hint"] is None
 
@@ -218,9 +216,7 @@ def test_a_run_without_trajectories_says_why(recipe: str, why: str, remedy: str,
 
 
 @pytest.mark.parametrize(("count", "said"), [(30, "seed-29"), (60, " and 20 more")])
-def test_of_a_folder_of_many_runs_all_are_named_or_how_many_more(
-    count: int, said: str, tmp_path: Path
-) -> None:
+def test_a_folder_of_many_runs_names_all_or_how_many_more(count: int, said: str, tmp_path: Path) -> None:
     for number in range(count):
         make_run(tmp_path / f"seed-{number}", {})
     ended = vtune("show", tmp_path)
@@ -230,8 +226,8 @@ def test_of_a_folder_of_many_runs_all_are_named_or_how_many_more(
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "recipe.yaml", "replies/step-000000.jsonl"])
-def test_of_a_log_of_a_run_its_folder_is_asked_for(name: str, run: Path) -> None:
-    """The remedy used to be an import of JSON lines."""
+def test_a_runs_log_file_gets_advice_to_give_its_folder(name: str, run: Path) -> None:
+    """The remedy was an import of JSON lines."""
     file = run / name
     file.parent.mkdir(exist_ok=True)
     file.touch()
@@ -252,7 +248,7 @@ def test_a_list_does_not_load_torch(run: Path) -> None:
     assert ended.stderr.splitlines()[-1] == "[]"
 
 
-def test_weights_are_said_where_they_give_the_total() -> None:
+def test_weights_are_shown_if_they_give_the_total() -> None:
     parts = {"accuracy": 1.0, "format": 1.0, "tool": 0.25, "consistency": None}
     weights = {"accuracy": 1.0, "format": 0.3, "tool": 0.5}
     assert weights_behind({"total": 1.425, "parts": parts}, recipe()) == weights

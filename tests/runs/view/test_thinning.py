@@ -28,13 +28,13 @@ def test_a_thinned_curve_ends_where_it_did_and_its_points_are_means_of_neighbour
         before = step
 
 
-def test_points_of_seeds_that_are_not_equally_far_lie_at_the_same_steps() -> None:
+def test_points_of_seeds_at_different_progress_share_steps() -> None:
     far, near = ({"all": {"reward": curve([1.0] * count)}} for count in (2000, 1200))
     steps = [thinned(one, 100)["all"]["reward"]["steps"] for one in (far, near)]
     assert [len(one) for one in steps] == [63, 75]
     assert set(steps[0][:-1]) & set(range(3 * 1200)) <= set(steps[1])
 
 
-def test_a_short_curve_stays_as_it_is() -> None:
+def test_a_short_curve_is_unchanged() -> None:
     sources = {"all": {"reward": curve([1.0, 2.0, 4.0])}, "quiz": {}}
     assert thinned(sources, 3) == sources

@@ -1,4 +1,4 @@
-"""The tokens of a trajectory: what the record holds for each one, and what it does not."""
+"""The tokens of a trajectory: what the record holds for each, and what it does not."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +39,7 @@ def write_tokenizer(folder: Path) -> None:
     Tokenizer(WordLevel(words, unk_token="look")).save(str(folder / "tokenizer.json"))
 
 
-def test_each_token_has_what_was_stored_and_what_was_earned() -> None:
+def test_each_token_has_its_stored_values_and_advantage() -> None:
     spelt = replace(DRAWN, token_ids=(9, 9, 0, 0, 0, 2, 0, 3))
     # Two equal tokens may be letters of a word: three are folded.
     assert [(one["id"], one["times"]) for one in tokens_of(spelt, None)["entries"]][:3] == [
@@ -70,7 +70,7 @@ def test_each_token_has_what_was_stored_and_what_was_earned() -> None:
     assert not known["missing"]
 
 
-def test_what_was_not_stored_is_said_and_not_made_up() -> None:
+def test_missing_token_data_is_reported_not_invented() -> None:
     bare = replace(
         DRAWN, logprobs=(), weight_versions=(), advantage=None, call_advantages=(), policy_version=4
     )
@@ -82,7 +82,7 @@ def test_what_was_not_stored_is_said_and_not_made_up() -> None:
     assert list(tokens_of(UNSCORED, None)["missing"]) == ["tokens"]
 
 
-def test_long_ones_come_in_parts() -> None:
+def test_long_token_lists_come_in_parts() -> None:
     count = 2 * MOST + 3
     long = replace(
         DRAWN,
@@ -98,9 +98,7 @@ def test_long_ones_come_in_parts() -> None:
 
 
 @pytest.mark.parametrize("where", ["checkpoints/newest", "../model"])
-def test_texts_come_from_the_checkpoint_or_from_the_model_that_the_recipe_names(
-    tmp_path: Path, where: str
-) -> None:
+def test_token_texts_come_from_the_checkpoint_or_the_recipes_model(tmp_path: Path, where: str) -> None:
     run = make_run(tmp_path / "run", {0: [DRAWN]})
     (run / "recipe.yaml").write_text(f"model: {tmp_path / 'model'}\n")
     write_tokenizer(run / where)
@@ -121,7 +119,7 @@ def test_without_a_tokenizer_ids_are_shown_and_why(tmp_path: Path, content: str 
     assert {one["text"] for one in answer.json()["entries"]} == {None}
 
 
-def test_texts_come_with_the_first_checkpoint_of_a_run_that_was_opened_before(tmp_path: Path) -> None:
+def test_token_texts_appear_with_the_first_checkpoint(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: [DRAWN]})
     page = client(run)
     texts = [page.get("api/0/tokens/step-000000/0").json()["entries"][0]["text"]]

@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_how_far_it_is_and_how_long_the_rest_takes(run: Path) -> None:
+def test_progress_and_remaining_time_are_shown(run: Path) -> None:
     state = watched(run)
     assert (state["done"], state["total"], state["seconds_left"], state["running"]) == (5, 20, 150.0, False)
     assert state["phases"] == {"rollout": 8.0}
@@ -73,7 +73,7 @@ def test_the_loss_of_supervised_training_is_shown(run: Path) -> None:
     assert "loss" in vtune("report", str(run)).out
 
 
-def test_an_evaluation_during_training_is_no_further_step(run: Path) -> None:
+def test_an_evaluation_during_training_does_not_count_as_a_step(run: Path) -> None:
     with (run / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"step": 5, "source": "eval/lens", "score": 0.5}) + "\n")
     assert watched(run)["done"] == 5
@@ -82,7 +82,7 @@ def test_an_evaluation_during_training_is_no_further_step(run: Path) -> None:
     assert watched(run)["done"] == 6
 
 
-def test_a_run_that_has_only_just_begun_has_done_no_step(run: Path) -> None:
+def test_a_run_that_has_just_started_has_no_step(run: Path) -> None:
     (run / "metrics.jsonl").unlink()
     with locked(run):
         state = watched(run)
@@ -93,7 +93,7 @@ def test_a_run_that_has_only_just_begun_has_done_no_step(run: Path) -> None:
             run_report([run])
 
 
-def test_a_run_that_ended_before_its_first_step_is_one_that_is_not_running(run: Path) -> None:
+def test_a_run_that_ended_before_its_first_step_is_not_running(run: Path) -> None:
     (run / "metrics.jsonl").unlink()
     for command in ("watch", "report"):  # the recipe may be a file of the user's
         assert "is not the folder of a run: it has no metrics.jsonl" in vtune(command, str(run)).err
@@ -127,8 +127,8 @@ def test_without_a_terminal_a_step_is_a_line(run: Path) -> None:
     assert json.loads(vtune("watch", str(run), "--json").out)["done"] == 5
 
 
-def test_who_stops_to_look_is_told_nothing(run: Path) -> None:
-    # A background job ignores Ctrl-C, and so would its child processes.
+def test_interrupting_watch_prints_nothing(run: Path) -> None:
+    # What was started in the background ignores Ctrl-C, and so would what it starts.
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     code += "; from vtune.cli.main import main; main()"
     words = [sys.executable, "-c", code, "watch", str(run)]
@@ -140,7 +140,7 @@ def test_who_stops_to_look_is_told_nothing(run: Path) -> None:
     assert looking.returncode == 0
 
 
-def test_of_a_folder_of_runs_the_newest_is_named(tmp_path: Path) -> None:
+def test_a_folder_of_runs_names_the_newest(tmp_path: Path) -> None:
     for age, name in enumerate(("seed-0", "seed-1")):
         make_run(tmp_path / "base" / name, {0: [LOOKED]})
         os.utime(tmp_path / "base" / name / "recipe.yaml", (1e9 + age, 1e9 + age))
@@ -187,7 +187,7 @@ def test_an_evaluation_is_followed_to_its_score(tmp_path: Path, monkeypatch: pyt
     assert str(folder) in str(refused.value.fix)
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     for name in ("", "sweep.yaml"):
         if name:
             (tmp_path / name).touch()
@@ -195,7 +195,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
             watched(tmp_path)
 
 
-def test_what_is_not_there_or_of_a_curation_is_called_so(tmp_path: Path) -> None:
+def test_a_missing_folder_or_a_curation_is_reported_as_such(tmp_path: Path) -> None:
     for name in ("recipe.yaml", "curation.json"):
         (tmp_path / name).touch()
     gone = tmp_path / "gone"
