@@ -111,7 +111,7 @@ def seal_of(cut: bytes) -> str:
     return min(SEALS, key=lambda name: float(np.abs(above - np.array(SEALS[name])).sum()))
 
 
-def test_every_question_can_be_answered_by_following_its_trail(made: Path) -> None:
+def test_every_question_is_answered_by_following_its_trail(made: Path) -> None:
     asked = [sample for name in ("train", "heldout") for sample in read_samples(made / f"{name}.parquet")]
     assert len(asked) == 18
     assert with_tools(made, follow, asked) == [sample.ground_truth for sample in asked]

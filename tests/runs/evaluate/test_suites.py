@@ -381,7 +381,7 @@ def test_a_group_evaluates_available_suites_and_names_the_rest(
 
 
 @pytest.mark.parametrize(("said", "score"), [("TRUE", 1.0), ("FALSE", 0.5)])
-def test_visualprobe_accepts_the_exact_truth_or_asks_a_judge(
+def test_visualprobe_is_the_truth_word_for_word_or_a_judges_verdict(
     said: str, score: float, tiny: Path, saying: list[str], tmp_path: Path
 ) -> None:
     write = FORMATS["visual_probe"].specimen
