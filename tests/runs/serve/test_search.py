@@ -330,9 +330,6 @@ def test_a_token_that_does_not_fit_a_header_is_reported_before_anything_starts(
 
 
 def test_a_refused_token_is_our_error(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vtune.tools.http import Patience
-    from vtune.tools.remote import RemotePassages
-
     async def main() -> None:
         searcher = RemotePassages(service.url, Patience.model_validate(PATIENCE), token="another-long-token")
         try:
