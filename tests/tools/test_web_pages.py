@@ -5,6 +5,7 @@ import gzip
 import json
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -555,6 +556,41 @@ def test_failed_requests_cost_nothing(web: FakeWeb, tmp_path: Path) -> None:
     assert "HTTP 403" in refused
     assert web.url("/good") in answered
     assert "budget of 1 requests is spent" in over
+
+
+def asked_often(tmp_path: Path, budget: Budget, times: int) -> list[str]:
+    """What so many searches are answered, or why they are refused."""
+
+    async def found() -> str:
+        return "found"
+
+    async def main() -> list[str]:
+        async with aclosing(Exchanges(tmp_path / "web.jsonl", WebRules(budget=budget))) as exchanges:
+            asked = [exchanges.get(Request("search", str(i), {}), found) for i in range(times)]
+            return [str(answer) for answer in await asyncio.gather(*asked, return_exceptions=True)]
+
+    return asyncio.run(main())
+
+
+def test_a_request_costs_no_more_time_the_more_were_made(tmp_path: Path) -> None:
+    reads: list[str] = []
+
+    class Watched(Budget):
+        def __getattribute__(self, name: str) -> Any:
+            if name == "per_search":
+                reads.append(name)
+            return super().__getattribute__(name)
+
+    assert asked_often(tmp_path, Watched(requests=200, per_search=0.1), 200) == ["found"] * 200
+    assert len(reads) <= 2 * 200
+
+
+@pytest.mark.parametrize("times", [3, 6, 7])
+def test_a_budget_pays_for_as_many_requests_as_it_is_a_multiple_of(tmp_path: Path, times: int) -> None:
+    budget = Budget(requests=9, money=times / 10, per_search=0.1)
+    answers = asked_often(tmp_path, budget, times + 1)
+    assert answers[:times] == ["found"] * times
+    assert f"cost more than the web's budget of {times / 10:g}" in answers[times]
 
 
 def test_blocked_pages_are_replaced_by_others_and_never_read(web: FakeWeb, tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ recovered, without a truncated last line.
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -115,7 +117,7 @@ class Exchanges:
                 self._release()
                 raise
         paid = [line for line in self._known.values() if line["kind"] in PRICED and "again" not in line]
-        self._spent = [line["kind"] for line in paid]
+        self._spent = Counter(line["kind"] for line in paid)
         self._again = {key for key, line in self._known.items() if "again" in line and not self._replays}
         self._out: IO[str] | None = None
         self._once: ResultCache[Any] = ResultCache()
@@ -177,22 +179,24 @@ class Exchanges:
 
     def _pay(self, kind: str) -> None:
         budget = self._rules.budget
-        cost = sum(getattr(budget, PRICED[one]) for one in (*self._spent, kind))
-        if len(self._spent) >= budget.requests:
+        spent = self._spent + Counter([kind])
+        # As decimals, so that three requests at 0.1 fit into 0.3.
+        cost = sum(n * Decimal(str(getattr(budget, PRICED[one]))) for one, n in spent.items())
+        if spent.total() > budget.requests:
             raise ServiceError(
                 f"the web's budget of {budget.requests} requests is spent",
                 fix="raise tools.web.budget.requests",
             )
-        if budget.money is not None and cost > budget.money:
+        if budget.money is not None and cost > Decimal(str(budget.money)):
             raise ServiceError(
                 f"a further {kind} would cost more than the web's budget of {budget.money:g}",
                 fix="raise tools.web.budget.money",
             )
-        self._spent.append(kind)
+        self._spent = spent
 
     def _pay_back(self, kind: str) -> None:
         if kind in PRICED:
-            self._spent.remove(kind)
+            self._spent[kind] -= 1
 
     async def aclose(self) -> None:
         """Cancel requests in progress, and merge the journal into the file."""
