@@ -19,7 +19,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from tests.rollout.build import PHOTO, SAMPLE
 from tests.tools.web_server import FACT, PAGES, FakeWeb, serve_web
-from vtune.errors import DataError, MissingExtra, RecipeError, ServiceError
+from vtune.errors import DataError, MissingExtra, RecipeError, RunFailed, ServiceError
+from vtune.files.locks import lock
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, tools_of
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.tools import fetch
@@ -476,7 +477,7 @@ def test_recorded_queries_are_not_repeated_and_a_kill_loses_at_most_a_line(
     searched(where, file, "tower", "island")
     assert file.read_bytes() == whole
     assert len(web.asked) == sent + 1
-    assert list(tmp_path.iterdir()) == [file]
+    assert sorted(tmp_path.iterdir()) == [file, file.with_name("web.jsonl.lock")]
 
 
 def test_a_damaged_record_is_an_error_that_names_the_line(web: FakeWeb, tmp_path: Path) -> None:
@@ -719,7 +720,31 @@ def test_two_runs_cannot_write_one_record(tmp_path: Path) -> None:
         Exchanges(file, WebRules())
     asyncio.run(one.aclose())
     asyncio.run(Exchanges(file, WebRules()).aclose())
-    assert list(tmp_path.iterdir()) == []
+    assert [left.name for left in tmp_path.iterdir()] == ["web.jsonl.lock"]
+
+
+def test_a_process_that_opened_the_lock_before_it_was_released_keeps_others_out(tmp_path: Path) -> None:
+    file = tmp_path / "web.jsonl"
+    one = Exchanges(file, WebRules())
+    with (tmp_path / "web.jsonl.lock").open() as second:
+        asyncio.run(one.aclose())
+        lock(second)
+        with pytest.raises(RecipeError, match="another process writes the record"):
+            Exchanges(file, WebRules())
+
+
+def test_a_record_that_cannot_be_written_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise RunFailed("no space left")
+
+    file = tmp_path / "web.jsonl"
+    file.with_name("web.jsonl.journal").write_text("")
+    one = Exchanges(file, WebRules())
+    monkeypatch.setattr("vtune.tools.exchanges.write_atomically", full)
+    with pytest.raises(RunFailed):
+        asyncio.run(one.aclose())
+    monkeypatch.undo()
+    asyncio.run(Exchanges(file, WebRules()).aclose())
 
 
 def test_a_failed_request_is_not_recorded(tmp_path: Path) -> None:

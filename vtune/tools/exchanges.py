@@ -200,18 +200,20 @@ class Exchanges:
 
     async def aclose(self) -> None:
         """Cancel requests in progress, and merge the journal into the file."""
-        await self._once.clear()
-        if self._out is not None:
-            self._out.close()
-        if not self._replays and self._beside.exists():
-            lines = sorted(self._known.values(), key=lambda line: str(line["key"]))
-            write_atomically(self._file, "".join(map(_text, lines)))
-            self._beside.unlink()
-        self._release()
+        try:
+            await self._once.clear()
+            if self._out is not None:
+                self._out.close()
+            if not self._replays and self._beside.exists():
+                lines = sorted(self._known.values(), key=lambda line: str(line["key"]))
+                write_atomically(self._file, "".join(map(_text, lines)))
+                self._beside.unlink()
+        finally:
+            self._release()
 
     def _release(self) -> None:
+        """Unlock the record; the lock file stays: a process may have opened it to lock it next."""
         if self._lock is not None:
-            Path(self._lock.name).unlink(missing_ok=True)
             self._lock.close()
 
 
