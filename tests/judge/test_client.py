@@ -1,5 +1,6 @@
 import asyncio
 import io
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from vtune.config import find, load_recipe
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.completions import NoVerdict
+from vtune.judge.pictures import read_bytes
 from vtune.judge.prompts import Prompt
 from vtune.judge.replies import read_level
 from vtune.runs.train.rl_recipe import RLRecipe
@@ -50,6 +52,30 @@ def test_the_question_and_the_pictures_are_sent_and_nothing_else() -> None:
     text, image = user["content"]
     assert text == {"type": "text", "text": PROMPT.text}
     assert image["image_url"]["url"].startswith("data:image/png;base64,")
+
+
+def test_pictures_are_hashed_once_per_question_and_never_by_the_thread_that_serves_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[bool] = []
+
+    def watched(one: Picture) -> bytes:
+        read.append(threading.current_thread() is threading.main_thread())
+        return read_bytes(one)
+
+    for place in ("pictures", "client"):
+        monkeypatch.setattr(f"vtune.judge.{place}.read_bytes", watched, raising=False)
+
+    async def story(judge: FakeJudge) -> None:
+        async with JudgeClient(judge.endpoint()) as client:
+            first = await client.ask_for(PROMPT, [picture("red")], read_level, "a level")
+            sent = len(read)
+            assert await client.ask_for(PROMPT, [picture("red")], read_level, "a level") == first
+            assert len(read) == sent + 1
+
+    with serve("1") as judge:
+        asyncio.run(story(judge))
+    assert not any(read)
 
 
 def test_the_oldest_reply_in_memory_is_dropped_first() -> None:

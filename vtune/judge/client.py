@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,8 @@ from vtune.judge.completed import LENGTH, Completed
 from vtune.judge.completions import Completions, Cut, Empty, NoAnswer, NoReply, NoVerdict
 from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.kept import read_kept
-from vtune.judge.pictures import data_url, read_bytes
-from vtune.judge.prompts import Prompt, insisting
+from vtune.judge.pictures import digests
+from vtune.judge.prompts import Prompt, insisting, messages_of
 from vtune.schema.message import Picture
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ class JudgeClient:
 
     def knows(self, prompt: Prompt, pictures: Sequence[Picture]) -> bool:
         """Whether the reply is cached, so that `ask` sends no request."""
-        return self._key(prompt, pictures) in self._replies
+        return self._key(prompt, digests(pictures)) in self._replies
 
     async def ask(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         """The judge's reply to a prompt with pictures.
@@ -144,7 +144,9 @@ class JudgeClient:
             NoReply: If there was no reply.
             DataError: If a picture cannot be read.
         """
-        key = self._key(prompt, pictures)
+        return await self._ask(self._key(prompt, await _shown(pictures)), prompt, pictures)
+
+    async def _ask(self, key: str, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         if key in self._replies:
             return self._replies[key]
         if self._batches is not None:
@@ -216,7 +218,7 @@ class JudgeClient:
                     return reply
                 held = self._hold(prompt, pictures)
                 self._held.add(held)
-                messages = self._messages(prompt, pictures)
+                messages = await messages_of(prompt, pictures)
                 batches.add(key, self._completions.body(messages, self._settings()), held)
                 if batches.full:
                     try:
@@ -277,19 +279,20 @@ class JudgeClient:
             NoVerdict: If the judge refuses the question, or the second reply cannot be read either.
             ServiceError, DataError: As in `ask`.
         """
-        both = (prompt, insisting(prompt, wanted))
+        shown = await _shown(pictures)
+        both = {self._key(asked, shown): asked for asked in (prompt, insisting(prompt, wanted))}
         why: list[NoVerdict] = []
-        for asked in both:
+        for key, asked in both.items():
             try:
-                reply = await self.ask(asked, pictures)
-                cut = self._key(asked, pictures) in self._cut
+                reply = await self._ask(key, asked, pictures)
+                cut = key in self._cut
                 if not cut and (found := read(reply)) is not None:
                     return found
                 why.append(self._unreadable(reply, wanted, cut=cut))
             except Empty as error:
                 why.append(error)
-        for asked in both:
-            self._drop(self._key(asked, pictures))
+        for key in both:
+            self._drop(key)
         raise why[-1]
 
     async def _fetch(self, key: str, prompt: Prompt, pictures: Sequence[Picture]) -> str:
@@ -303,9 +306,8 @@ class JudgeClient:
                 whole.add(self._hold(prompt, pictures))
 
             try:
-                completed = await self._completions.create(
-                    self._messages(prompt, pictures), self._settings(), lost=lost
-                )
+                messages = await messages_of(prompt, pictures)
+                completed = await self._completions.create(messages, self._settings(), lost=lost)
                 used.add(_tokens(completed, held))
             except ServiceError as error:
                 if isinstance(error, NoAnswer):
@@ -347,12 +349,6 @@ class JudgeClient:
     def _hold(self, prompt: Prompt, pictures: Sequence[Picture]) -> Tokens:
         return self._purse.hold([prompt.system, prompt.text], len(pictures), self._endpoint.max_tokens)
 
-    def _messages(self, prompt: Prompt, pictures: Sequence[Picture]) -> list[Mapping[str, Any]]:
-        content: list[dict[str, Any]] = [{"type": "text", "text": prompt.text}]
-        content += [{"type": "image_url", "image_url": {"url": data_url(picture)}} for picture in pictures]
-        system = [{"role": "system", "content": prompt.system}] if prompt.system else []
-        return [*system, {"role": "user", "content": content}]
-
     def _settings(self) -> dict[str, Any]:
         return {"temperature": self._endpoint.temperature, "max_tokens": self._endpoint.max_tokens}
 
@@ -377,12 +373,15 @@ class JudgeClient:
         at = f"{self._endpoint.max_tokens} max_tokens"
         return Cut(f"{what}, and was cut at its {at}, asked twice", fix=MORE_ROOM)
 
-    def _key(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
+    def _key(self, prompt: Prompt, shown: bytes) -> str:
         settings = (self._endpoint.model, self._endpoint.temperature, self._endpoint.max_tokens)
-        digest = hashlib.sha256(json.dumps([*settings, prompt.system, prompt.text]).encode())
-        for picture in pictures:
-            digest.update(hashlib.sha256(read_bytes(picture)).digest())
-        return digest.hexdigest()
+        text = json.dumps([*settings, prompt.system, prompt.text])
+        return hashlib.sha256(text.encode() + shown).hexdigest()
+
+
+async def _shown(pictures: Sequence[Picture]) -> bytes:
+    """What identifies the pictures of a question; reading large ones would hold up all others."""
+    return await asyncio.to_thread(digests, pictures) if pictures else b""
 
 
 def _tokens(completed: Completed, held: Tokens | None) -> Tokens:

@@ -1,7 +1,9 @@
 """Encoded pictures as judges need them: their bytes, their size, and whether one shows another."""
 
 import base64
+import hashlib
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +71,15 @@ def read_bytes(picture: Picture) -> bytes:
         return reading.read_bytes(Path(picture.path))
     except OSError as error:
         raise DataError(f"a picture cannot be read: {error.strerror}", where=picture.path) from None
+
+
+def digests(pictures: Sequence[Picture]) -> bytes:
+    """What identifies pictures in their order: the SHA-256 of each.
+
+    Raises:
+        DataError: If one cannot be read.
+    """
+    return b"".join(hashlib.sha256(read_bytes(picture)).digest() for picture in pictures)
 
 
 def picture_size(picture: Picture) -> Size:

@@ -1,12 +1,16 @@
 """Prompts for judges. The scoring rules are quoted from CodeV."""
 
+import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from vtune.files.terminal import clean
+from vtune.judge.pictures import data_url
+from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 
 
@@ -81,6 +85,20 @@ def asked(sample: Sample) -> str:
 def insisting(prompt: Prompt, wanted: str) -> Prompt:
     """The same question again, for a judge whose reply could not be read."""
     return Prompt(prompt.system + INSISTING.format(wanted=wanted), prompt.text)
+
+
+async def messages_of(prompt: Prompt, pictures: Sequence[Picture]) -> list[Mapping[str, Any]]:
+    """The prompt, with pictures after it, as messages of a chat.
+
+    Raises:
+        DataError: If a picture cannot be read.
+    """
+    content: list[dict[str, Any]] = [{"type": "text", "text": prompt.text}]
+    for picture in pictures:
+        url = await asyncio.to_thread(data_url, picture)  # encoding a large one would hold up all others
+        content.append({"type": "image_url", "image_url": {"url": url}})
+    system = [{"role": "system", "content": prompt.system}] if prompt.system else []
+    return [*system, {"role": "user", "content": content}]
 
 
 def evidence_prompt(sample: Sample, places: Sequence[str] = (), printed: str = "") -> Prompt:
