@@ -1,5 +1,6 @@
 """Blocked hosts: how a recipe lists them, and which addresses belong to them."""
 
+import functools
 import ipaddress
 from collections.abc import Sequence
 from typing import Annotated
@@ -10,6 +11,7 @@ from yarl import URL
 NO_HOST_HAS = frozenset("*/\\@?#[] \t\n")
 
 
+@functools.cache  # each hit of a search is compared with all hosts of the recipe
 def host_of(written: str) -> str:
     """The host meant by `example.org`, by a URL, or by `.example.org` or `*.example.org`.
 
