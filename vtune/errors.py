@@ -5,7 +5,8 @@ fix: a recipe, a row of data, a missing package, a service that is down.
 """
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 RESTORE = "restore the file as the run wrote it"
@@ -42,6 +43,16 @@ class VtuneError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         beneath = "".join(traceback.format_exception(self.__cause__)) if self.__cause__ else ""
         return _rebuild, (type(self), self.what, self.where, self.fix, beneath)
+
+
+@contextmanager
+def first_failure() -> Iterator[None]:
+    """Within it, a task group raises its first error itself, with the cause that it was raised with."""
+    try:
+        yield
+    except ExceptionGroup as failures:
+        first = failures.exceptions[0]
+        raise first from first.__cause__
 
 
 class Elsewhere(Exception):

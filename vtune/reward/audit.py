@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vtune.data.shortcut import named_by_cue
-from vtune.errors import DataError, RunFailed, VtuneError
+from vtune.errors import DataError, RunFailed, VtuneError, first_failure
 from vtune.judge.feedback_texts import called_unhelpful
 from vtune.judge.pictures import picture_size
 from vtune.parts import OURS
@@ -119,16 +119,13 @@ async def audit(
         async with room:
             return await _audit(by_id[trajectory.sample_id], trajectory, judges, every=every)
 
-    try:
+    with first_failure():
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(audit_in_turn(trajectory))
                 for trajectory in trajectories
                 if needs_look(by_id[trajectory.sample_id], judges.levels)
             ]
-    except ExceptionGroup as failures:
-        first = failures.exceptions[0]
-        raise first from first.__cause__  # keep the error's own cause
     return [task.result() for task in tasks]
 
 

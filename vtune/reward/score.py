@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from vtune.environments import DEFAULT, name_of
-from vtune.errors import DataError
+from vtune.errors import DataError, first_failure
 from vtune.judge.batches import Tell
 from vtune.judge.budget import Purse
 from vtune.judge.client import JudgeClient
@@ -150,7 +150,7 @@ class Scorer:
                     return _unscorable(trajectory, error.what)
                 return await self._score(sample, trajectory)
 
-        try:
+        with first_failure():
             async with asyncio.TaskGroup() as group:
 
                 def begin(trajectory: Trajectory) -> asyncio.Task[Trajectory]:
@@ -163,9 +163,6 @@ class Scorer:
                     return group.create_task(score_in_turn(sample, trajectory))
 
                 yield begin
-        except ExceptionGroup as failures:
-            first = failures.exceptions[0]
-            raise first from first.__cause__  # keep the error's own cause
 
     async def accuracy(self, sample: Sample, trajectory: Trajectory) -> Verdict | Unscored:
         """The score of the answer alone, unweighted; the rest of the trajectory is ignored.

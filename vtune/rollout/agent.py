@@ -11,7 +11,7 @@ from PIL import Image
 from vtune.environments import name_of
 from vtune.environments.environment import Act, Episode, Services, Start, Turn
 from vtune.environments.opened import opened
-from vtune.errors import DataError, ServiceError
+from vtune.errors import DataError, ServiceError, first_failure
 from vtune.models.pictures import PictureReader
 from vtune.rollout.blocking import Blocking
 from vtune.rollout.call_record import call_of, recorded_as
@@ -136,13 +136,10 @@ class Agent:
         for cohort, _ in lanes:
             self._engine.join(cohort)
         try:
-            with self._blocking.watched():
+            with first_failure(), self._blocking.watched():
                 async with asyncio.TaskGroup() as tasks:
                     for cohort, left in lanes:
                         tasks.create_task(self._lane(cohort, left, found, results, order, done, ended))
-        except ExceptionGroup as failures:
-            first = failures.exceptions[0]
-            raise first from first.__cause__  # keeps the cause that it was raised with
         finally:
             await results.clear()
         # Yield to the loop once, so that the last sessions are told to end.

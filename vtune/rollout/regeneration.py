@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vtune.errors import DataError, ServiceError
+from vtune.errors import DataError, ServiceError, first_failure
 from vtune.judge.pictures import read_bytes
 from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader, Pixels
@@ -216,11 +216,8 @@ async def draw_side_by_side(
     lanes = min(room, len(turns))
     for _ in range(lanes):
         engine.join(0)
-    try:
+    with first_failure():
         async with asyncio.TaskGroup() as tasks:
             for _ in range(lanes):
                 tasks.create_task(lane())
-    except ExceptionGroup as failures:
-        first = failures.exceptions[0]
-        raise first from first.__cause__
     return [found[number] for number in range(len(turns))]
