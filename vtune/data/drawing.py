@@ -1,11 +1,11 @@
 """Drawing for puzzles: shaded backgrounds, and pictures as PNG."""
 
 import functools
-import io
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+
+from vtune.schema.decode import png_of
 
 Pixels = npt.NDArray[np.uint8]
 Area = tuple[int, int, int, int]
@@ -33,14 +33,7 @@ def cut(pixels: Pixels, encoded: bytes, box: Area) -> bytes:
     """An area of a picture as PNG; `encoded` is the whole picture, which takes the longest to encode."""
     height, width, _ = pixels.shape
     x0, y0, x1, y1 = box
-    return encoded if box == (0, 0, width, height) else png(pixels[y0:y1, x0:x1])
-
-
-def png(pixels: Pixels) -> bytes:
-    """Pixels as PNG."""
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG", compress_level=1)
-    return out.getvalue()
+    return encoded if box == (0, 0, width, height) else png_of(pixels[y0:y1, x0:x1])
 
 
 # Only a handful of distinct backgrounds: one per split of each kind of puzzle.

@@ -23,10 +23,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from vtune.data.drawing import Pixels, blank, cut, ground, png
+from vtune.data.drawing import Pixels, blank, cut, ground
 from vtune.data.traces import look_trace
 from vtune.errors import RecipeError
 from vtune.schema.box import Box
+from vtune.schema.decode import png_of
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Trajectory
@@ -149,7 +150,7 @@ def traces(
     it. If not `drawn`, all share one blank picture, as encoding pictures takes most of the time.
     """
     nothing = None if drawn else blank(SIDE)
-    encoded = None if nothing is None else png(nothing)
+    encoded = None if nothing is None else png_of(nothing)
     stream = puzzles(level, seed=seed, split="traces", guessable=guessable)
     rng = random.Random(f"habits {level} {seed}")
     for number in range(count):
@@ -301,7 +302,7 @@ def sample_of(puzzle: Puzzle, identity: str, encoded: bytes | None = None) -> Sa
         id=identity,
         source="lens_guessable" if puzzle.guessable else "lens",
         prompt=(Message("user", f"<image>{puzzle.question}", (0,)),),
-        images=(Picture(data=encoded or png(puzzle.pixels)),),
+        images=(Picture(data=encoded or png_of(puzzle.pixels)),),
         ability="visual_search" if target is not None else "perception",
         ground_truth=puzzle.answer,
         answer=puzzle.answer,

@@ -22,8 +22,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from vtune.data.drawing import Pixels, blank, ground, png
+from vtune.data.drawing import Pixels, blank, ground
 from vtune.errors import RecipeError
+from vtune.schema.decode import png_of
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -122,7 +123,7 @@ def samples(count: int, *, seed: int, split: Split, grid: int = 4) -> Iterator[S
 
 def traces(count: int, *, seed: int, grid: int = 4, drawn: bool = True) -> Iterator[Trajectory]:
     """`count` loose cold-start traces over their own pictures; if not `drawn`, the pictures are blank."""
-    encoded = None if drawn else png(blank(SIDE))
+    encoded = None if drawn else png_of(blank(SIDE))
     stream = puzzles(seed=seed, split="traces", grid=grid)
     rng = random.Random(f"loose {seed}")
     for number in range(count):
@@ -221,7 +222,7 @@ def _sample(puzzle: Puzzle, identity: str, encoded: bytes | None = None) -> Samp
         id=identity,
         source=f"shapes_{puzzle.task}",
         prompt=(Message("user", f"<image>{puzzle.question}", (0,)),),
-        images=(Picture(data=encoded or png(puzzle.pixels)),),
+        images=(Picture(data=encoded or png_of(puzzle.pixels)),),
         ability=puzzle.task,
         ground_truth=puzzle.answer,
         answer=puzzle.answer,

@@ -1,16 +1,14 @@
 """Cold-start traces: what a policy that looks before it answers would have written."""
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from math import ceil, floor
 from typing import Any
 
-from PIL import Image
-
 from vtune.errors import DataError
 from vtune.sandbox.types import Limits
 from vtune.schema.box import Box
+from vtune.schema.decode import png_of
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.pixels import MAX_SIDE, Refused, check_size, decode_picture, size_of
 from vtune.schema.sample import Sample
@@ -177,13 +175,7 @@ def _shown(sample: Sample, region: Region, call: int) -> Picture:
     cut = decode_picture(sample.images[number].data or b"").crop(box)
     if times > 1:
         cut = cut.resize((times * cut.width, times * cut.height))
-    return Picture(data=_encoded(cut), origin=f"call:{call}")
-
-
-def _encoded(picture: Image.Image) -> bytes:
-    out = io.BytesIO()
-    picture.save(out, "PNG", compress_level=1)
-    return out.getvalue()
+    return Picture(data=png_of(cut), origin=f"call:{call}")
 
 
 _OBSERVED = "<sandbox_output>\n<image>\n</sandbox_output>"
@@ -217,7 +209,7 @@ def look_trace(
     x0, y0, x1, y1 = box
     code = f'\n```python\nimage.crop(({x0},{y0},{x1},{y1})).save("look.png")\n```\n'
     if shown is None:
-        shown = _encoded(decode_picture(sample.images[0].data).crop(box))
+        shown = png_of(decode_picture(sample.images[0].data).crop(box))
     region: Box = (float(x0), float(y0), float(x1), float(y1))
     place = len(sample.images)
     return Trajectory(

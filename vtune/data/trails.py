@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vtune.data.drawing import Pixels, blank, png
+from vtune.data.drawing import Pixels, blank
 from vtune.data.trail_world import (
     CORNERS,
     MOST_ROADS,
@@ -29,6 +29,7 @@ from vtune.data.trail_world import (
     plate_box,
     road_text,
 )
+from vtune.schema.decode import png_of
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
@@ -87,7 +88,7 @@ def trails(world: World, *, seed: int, split: Split, drawn: bool = True) -> Iter
 def _drawn(world: World, *, seed: int, split: Split, drawn: bool = True) -> Iterator[tuple[Trail, Pixels]]:
     """Trails with the pixels of their pictures."""
     nothing = None if drawn else blank(SIDE)
-    encoded = None if nothing is None else png(nothing)
+    encoded = None if nothing is None else png_of(nothing)
     rng = random.Random(f"trails {seed} {split}")
     half: Half = "heldout" if split == "heldout" else "known"
     while True:
@@ -97,7 +98,7 @@ def _drawn(world: World, *, seed: int, split: Split, drawn: bool = True) -> Iter
             # Always drawn, as it consumes random numbers; most of the time goes into encoding anyway.
             pixels = picture(start, colour, cell, rng)
             shown = pixels if nothing is None else nothing
-            yield Trail(start, colour, cell, roads, towns, encoded or png(pixels)), shown
+            yield Trail(start, colour, cell, roads, towns, encoded or png_of(pixels)), shown
 
 
 def samples(world: World, count: int, *, seed: int, split: Split) -> Iterator[Sample]:
@@ -164,7 +165,7 @@ class _Growing:
             bbox = (float(x0), float(y0), float(x1), float(y1))
             crops = (Crop(image=0, bbox=bbox, shown=shown[0]),)
             self.images.append(
-                Picture(data=png(self._pixels[y0:y1, x0:x1]), origin=f"call:{len(self.calls)}")
+                Picture(data=png_of(self._pixels[y0:y1, x0:x1]), origin=f"call:{len(self.calls)}")
             )
         self.messages.append(Message("user", tool_response(output), shown))
         self.calls.append(

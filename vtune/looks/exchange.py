@@ -4,12 +4,8 @@ The target is changed in its own picture, and carried over into the returned pic
 keeps its size and everything else that the call did to it.
 """
 
-import io
-
 import cv2
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 
 from vtune.looks.geometry import Map, corners, inverse, onto
 from vtune.looks.view import sampled
@@ -106,13 +102,6 @@ def region(centre: tuple[float, float], size: tuple[float, float], bounds: tuple
         ends.append((start, start + length))
     (x0, x1), (y0, y1) = ends
     return x0, y0, x1, y1
-
-
-def encoded(pixels: NDArray[np.uint8]) -> bytes:
-    """Pixels as a PNG."""
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG", compress_level=1)
-    return out.getvalue()
 
 
 def _whole(box: Box, width: int, height: int) -> tuple[int, int, int, int]:

@@ -5,10 +5,7 @@ code printed is such text: it is quoted, and a judge that reads it can only lowe
 earned (`vtune.reward.evidence`).
 """
 
-import io
-
 import numpy as np
-from PIL import Image
 
 from vtune.judge.pictures import read_bytes
 from vtune.judge.prompts import readable
@@ -18,6 +15,7 @@ from vtune.looks.view import sampled
 from vtune.reward.looks import MOST_CLAIMS, pointing, seen
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box, clamp
+from vtune.schema.decode import png_of
 from vtune.schema.decoded import Pixels, decoded
 from vtune.schema.message import Picture
 from vtune.schema.trajectory import Call, Trajectory
@@ -64,7 +62,7 @@ def recut(
         if len(found) < MOST and (checked.look == "verified" or checked.partly):
             source = decoded(read_bytes(trajectory.images[crop.image]))
             cut = _cut(source, clamp(crop.bbox, source.shape[1], source.shape[0]), checked)
-            found.append(Picture(data=_png(cut), origin=f"call:{k}"))
+            found.append(Picture(data=png_of(cut), origin=f"call:{k}"))
     return found
 
 
@@ -86,9 +84,3 @@ def _cut(source: Pixels, box: Box, checked: Checked) -> Pixels:
         columns = np.arange(size[0]) * hidden.shape[1] // size[0]
         cut[hidden[np.ix_(rows, columns)]] = BLANK
     return cut
-
-
-def _png(pixels: Pixels) -> bytes:
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG", compress_level=1)
-    return out.getvalue()

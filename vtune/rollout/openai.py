@@ -23,6 +23,7 @@ from vtune.rollout.engine import Completion, Finish, Request, Weights
 from vtune.rollout.submission import Kept, seed_of
 from vtune.rollout.usage import Ledger, Used
 from vtune.rollout.words import Screen, Words
+from vtune.schema.decode import png_of
 from vtune.schema.message import IMAGE, Message
 from vtune.tools.calls import OPEN
 
@@ -281,10 +282,9 @@ def encoded(picture: Image.Image, most: int) -> tuple[str, bytes]:
     Raises:
         RecipeError: If no format is small enough.
     """
-    out = io.BytesIO()
-    picture.save(out, "PNG", compress_level=1)
-    if out.tell() <= most:
-        return "png", out.getvalue()
+    whole = png_of(picture)
+    if len(whole) <= most:
+        return "png", whole
     for quality in QUALITIES:
         out = io.BytesIO()
         picture.save(out, "JPEG", quality=quality, subsampling=0)

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import io
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from vtune.rollout.fleet import FRESH, Fleet, Server, usable
 from vtune.rollout.server_calls import PATIENCE, Unusable, once
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import BAN, Answer, Kept, Submissions, label_of, version_of
+from vtune.schema.decode import png_of
 
 KEPT = 1 << 30
 """Size limit of the cache of encoded pictures and their patches, in bytes."""
@@ -215,9 +215,8 @@ class ServersEngine:
         return await self._policy.pictures.beside(self._encoded, pixels)
 
     def _encoded(self, pixels: Pixels) -> str:
-        out = io.BytesIO()
-        self._policy.pictures.shown(pixels).save(out, "PNG", compress_level=1)
-        return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+        encoded = png_of(self._policy.pictures.shown(pixels))
+        return "data:image/png;base64," + base64.b64encode(encoded).decode()
 
 
 def _answer(said: dict[str, Any]) -> Answer:

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import io
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from vtune.config import Strict
 from vtune.errors import DataError, ServiceError
 from vtune.sandbox import ShownCrop
 from vtune.schema.box import Box
+from vtune.schema.decode import png_of
 from vtune.schema.pixels import Refused, check_size, decode_picture, size_of
 from vtune.tools import TOOLS
 from vtune.tools.observation import IMAGE_MARK, Observation
@@ -154,14 +154,12 @@ def _size(data: bytes) -> tuple[int, int]:
 
 
 def _cut(data: bytes, box: Box) -> bytes:
-    out = io.BytesIO()
     try:
         picture = decode_picture(data)
     except DataError as error:
         raise ServiceError(error.what) from None
     x0, y0, x1, y1 = map(int, box)
-    picture.crop((x0, y0, x1, y1)).save(out, "PNG", compress_level=1)
-    return out.getvalue()
+    return png_of(picture.crop((x0, y0, x1, y1)))
 
 
 def _look(image: int, region: Box, size: tuple[int, int]) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from PIL import Image
 
 from vtune.data import lens_exchange
 from vtune.judge.pictures import picture_size, read_bytes
-from vtune.looks.exchange import carried, cut, encoded, inpainted, recoloured, region
+from vtune.looks.exchange import carried, cut, inpainted, recoloured, region
 from vtune.looks.geometry import Map, map_of, onto
 from vtune.metrics.counterfactual import SHOWN
 from vtune.rollout.agent import black
 from vtune.schema.box import Box, intersection
+from vtune.schema.decode import png_of
 from vtune.schema.decoded import Pixels, decoded
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Crop, Trajectory
@@ -91,7 +92,7 @@ def random_regions(scene: Scene) -> Shown | Unknown:
             for _ in range(TRIES)
         ]
         box = min(draws, key=lambda one: sum(intersection(one, other) for other in seen))
-        found[number] = encoded(cut(pixels, box, size))
+        found[number] = png_of(cut(pixels, box, size))
     return Shown(found)
 
 
@@ -109,13 +110,13 @@ def of_another(scene: Scene) -> Shown | Unknown:
             pixels = decoded(read_bytes(trajectory.images[item.image]))
             sides = _sides(item.bbox) if crop is None else _sides(crop.bbox)
             box = region(_middle(item.bbox), _holding(sides, item.bbox), (pixels.shape[1], pixels.shape[0]))
-            found[number] = encoded(cut(pixels, box, size))
+            found[number] = png_of(cut(pixels, box, size))
             continue
         looks = [index for call in trajectory.calls for index in call.images]
         if not looks:
             return Unknown("no other question of its source has a box or a look")
         picture = Image.fromarray(decoded(read_bytes(trajectory.images[looks[-1]])))
-        found[number] = encoded(np.asarray(picture.resize(size, Image.Resampling.BICUBIC)))
+        found[number] = png_of(np.asarray(picture.resize(size, Image.Resampling.BICUBIC)))
     return Shown(found, gold=_as_truth_of(scene.sample, truth_of(sample)))
 
 
@@ -180,7 +181,7 @@ def _edited(
                 changed = carried(edit(_pixels(scene, image), item.bbox), returned, way, item.bbox)
                 returned = returned if changed is None else changed
                 if changed is not None:
-                    found[number] = encoded(returned)
+                    found[number] = png_of(returned)
     return Shown(found, gold=gold if found else None, same=not found)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from vtune.data import trail_world, trails
-from vtune.data.drawing import png
 from vtune.data.trail_world import World
 from vtune.data.trails import Split
 from vtune.errors import RecipeError
@@ -15,6 +14,7 @@ from vtune.files.writing import check_folder_output
 from vtune.report.progress import followed
 from vtune.runs.data.indexing import METADATA, index_passages, index_pictures
 from vtune.runs.data.tiny import add_tiny, check_tiny
+from vtune.schema.decode import png_of
 from vtune.schema.parquet import write_samples, write_trajectories
 
 
@@ -105,7 +105,7 @@ def _write_banners(folder: Path, world: World) -> int:
     rows = []
     for number, town in enumerate(town for half in world.towns.values() for town in half):
         name = f"{number:03d}.png"
-        (partial / name).write_bytes(png(trail_world.banner(town)))
+        (partial / name).write_bytes(png_of(trail_world.banner(town)))
         rows.append({"file_name": name, "title": town.name})
     _write_lines(partial / METADATA, rows)
     shutil.rmtree(folder, ignore_errors=True)

@@ -19,6 +19,7 @@ from vtune.runs.parts.checks.check import Broken, Check, tried
 from vtune.runs.parts.checks.faked import check_unpaid
 from vtune.runs.parts.checks.model import ScriptedJudge
 from vtune.schema.box import Box
+from vtune.schema.decode import png_of
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
@@ -241,7 +242,7 @@ def standard() -> Example:
         id="check/1",
         source="check",
         prompt=(Message("user", f"{IMAGE}\nWhat colour is the cup?\nOptions:\nA. red\nB. blue"),),
-        images=(Picture(_png(picture)),),
+        images=(Picture(png_of(picture)),),
         ground_truth="B",
         choices=("red", "blue"),
         verifier=choice.NAME,
@@ -254,11 +255,11 @@ def standard() -> Example:
 def _looked(sample: Sample, picture: Image.Image, box: Box) -> Trajectory:
     x0, y0, x1, y1 = (int(side) for side in box)
     shown = Picture(
-        _png(picture.crop((x0, y0, x1, y1))),
+        png_of(picture.crop((x0, y0, x1, y1))),
         origin="call:0",
         seen=(ENLARGED * (x1 - x0), ENLARGED * (y1 - y0)),
     )
-    before = Picture(_png(picture), seen=(SIDE, SIDE))
+    before = Picture(png_of(picture), seen=(SIDE, SIDE))
     turns = ("<think>Let me look.<code>look()</code>", "</think><answer>B</answer>")
     call = Call(tool=python.NAME, arguments="{}", status="ok", images=(1,), crops=(Crop(0, box, 1),))
     return Trajectory(
@@ -268,9 +269,3 @@ def _looked(sample: Sample, picture: Image.Image, box: Box) -> Trajectory:
         images=(before, shown),
         calls=(call,),
     )
-
-
-def _png(picture: Image.Image) -> bytes:
-    out = io.BytesIO()
-    picture.save(out, "PNG")
-    return out.getvalue()

@@ -1,6 +1,5 @@
 """Looks that claim what they do not show: an evidence judge that believes the claim would reward them."""
 
-import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ from PIL import Image
 from vtune.errors import DataError, ServiceError
 from vtune.runs.parts.checks.check import Broken
 from vtune.schema.box import Box, area
+from vtune.schema.decode import png_of
 from vtune.schema.message import Picture
 from vtune.schema.pixels import decode_picture
 from vtune.schema.trajectory import Call, Trajectory
@@ -103,7 +103,7 @@ def fakes(done: Trajectory) -> Iterator[tuple[str, Trajectory]]:
             else:
                 values = rng.integers(0, 256 if what == "noise" else 1, (*size[::-1], 3), dtype=np.uint8)
                 drawn = Image.fromarray(values)
-            pictures[number] = replace(shown, data=_png(drawn))
+            pictures[number] = replace(shown, data=png_of(drawn))
         if len(pictures) < len(claimed):
             continue
         images = tuple(pictures.get(number, picture) for number, picture in enumerate(done.images))
@@ -119,9 +119,3 @@ def _elsewhere(picture: Image.Image, box: Box) -> Image.Image | None:
     left, top, right, bottom = max(beside, key=area)
     right, bottom = min(right, left + x1 - x0), min(bottom, top + y1 - y0)
     return picture.crop((left, top, right, bottom)) if min(right - left, bottom - top) >= LEAST else None
-
-
-def _png(picture: Image.Image) -> bytes:
-    out = io.BytesIO()
-    picture.save(out, "PNG")
-    return out.getvalue()
