@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ from vtune.report.samples import Problem, first_problems
 from vtune.runs.data.reading_back import check_comes_back
 from vtune.runs.data.validating import list_problems, problem_of
 from vtune.schema.fields import Row
-from vtune.schema.message import Picture
-from vtune.schema.parquet import at_row, load_picture, read_samples, read_trajectories, write_rows
+from vtune.schema.parquet import at_row, read_samples, read_trajectories, with_pictures, write_rows
 from vtune.uses import broken, given
 
 
@@ -87,14 +85,14 @@ def _rows(
     records: Iterator[Any] = read_samples(path) if samples else read_trajectories(path)
     there = False
     with Rows("export", show=show) as progress:
-        for number, record in enumerate(records):
+        for number, stored in enumerate(records):
             try:
-                images = tuple(_filled(picture, path.parent) for picture in record.images)
+                record = with_pictures(stored, path.parent)
             except DataError as error:
                 raise at_row(path, number, error) from None
             progress.advance()
             try:
-                row = given(writer.to_row(replace(record, images=images), number), dict, FORMATS.kind, name)
+                row = given(writer.to_row(record, number), dict, FORMATS.kind, name)
             except DataError as error:
                 if problems is None:
                     raise at_row(path, number, error) from None
@@ -133,7 +131,3 @@ def _write_lines(out: Path, lines: Iterator[str], check: Callable[[Path], None])
                 count += 1
         check(partial)
     return count
-
-
-def _filled(picture: Picture, base: Path) -> Picture:
-    return replace(picture, data=load_picture(picture, base))

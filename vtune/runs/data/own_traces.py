@@ -24,9 +24,9 @@ from vtune.schema.message import Message
 from vtune.schema.parquet import (
     at_row,
     count_rows,
-    load_picture,
     read_samples,
     read_trajectories,
+    with_pictures,
     write_trajectories,
 )
 from vtune.schema.pixels import size_of
@@ -95,7 +95,7 @@ def make_box_traces(
             for number, sample in enumerate(read_samples(file)):
                 try:
                     check_unanswered(sample)
-                    made_of = _unseen(sample) or _looked(_filled(sample, file.parent))
+                    made_of = _unseen(sample) or _looked(with_pictures(sample, file.parent))
                     if isinstance(made_of, str):
                         left_out[made_of] += 1
                         continue
@@ -306,11 +306,6 @@ def _numbered(opening: Sequence[Message]) -> tuple[Message, ...]:
         found.append(replace(message, images=tuple(range(first, first + count))))
         first += count
     return tuple(found)
-
-
-def _filled(sample: Sample, base: Path) -> Sample:
-    images = tuple(replace(picture, data=load_picture(picture, base)) for picture in sample.images)
-    return replace(sample, images=images)
 
 
 def _unfit(trajectory: Trajectory, *, full: float) -> str:

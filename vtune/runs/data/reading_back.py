@@ -5,20 +5,17 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TypeVar
 
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError, VtuneError
 from vtune.schema.difference import difference
-from vtune.schema.parquet import at_row, load_picture, read_samples, read_trajectories
+from vtune.schema.parquet import at_row, read_samples, read_trajectories, with_pictures
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row, sample_to_row
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.trajectory_row import trajectory_from_row, trajectory_to_row
 from vtune.uses import broken
-
-T = TypeVar("T", bound=Sample | Trajectory)
 
 LOSSLESS = (
     "write all of it (`vtune.data.formats.own` packs what no column holds), or let `to_row` raise DataError "
@@ -79,7 +76,7 @@ def _check_row(
     if wrote is None:
         raise DataError(f"`{name}` reads more rows than were written", where=str(path), fix=LOSSLESS)
     number, record = wrote
-    record = _with_bytes(record, path.parent)
+    record = with_pictures(record, path.parent)
     back = None if found is None else _imported(found[1], base)
     if back is None:
         lost = "is not among the rows that are read"
@@ -105,18 +102,12 @@ def _imported(entry: Sample | Trajectory | DataError, base: Path) -> Sample | Tr
     """
     try:
         if isinstance(entry, Sample):
-            return _with_bytes(sample_from_row(sample_to_row(entry), place=""), base)
+            return with_pictures(sample_from_row(sample_to_row(entry), place=""), base)
         if isinstance(entry, Trajectory):
-            return _with_bytes(trajectory_from_row(trajectory_to_row(entry)), base)
+            return with_pictures(trajectory_from_row(trajectory_to_row(entry)), base)
     except DataError as error:
         return error
     return entry
-
-
-def _with_bytes(record: T, base: Path) -> T:
-    """The record with the bytes of its pictures, which a file may only give as paths."""
-    pictures = tuple(replace(picture, data=load_picture(picture, base)) for picture in record.images)
-    return replace(record, images=pictures)
 
 
 def _learnt(trace: Trajectory) -> Trajectory:

@@ -3,7 +3,7 @@
 Of the rows read, only the ids are kept, to detect duplicates.
 """
 
-from vtune.schema.parquet.pictures import load_picture
+from vtune.schema.parquet.pictures import load_picture, with_pictures
 from vtune.schema.parquet.samples import read_samples, scan_samples, write_samples
 from vtune.schema.parquet.tables import (
     at_row,
@@ -46,6 +46,7 @@ __all__ = [
     "scan_trajectories",
     "tally",
     "with_inputs",
+    "with_pictures",
     "write_rows",
     "write_samples",
     "write_trajectories",

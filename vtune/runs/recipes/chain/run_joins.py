@@ -17,12 +17,12 @@ from vtune.runs.recipes.chain.file_joins import NOBODY, broken, file_joins, poli
 from vtune.runs.recipes.chain.joins import Edge, Join, Reader, counted, listed
 from vtune.runs.recipes.chain.nodes import Node, suites_named
 from vtune.runs.recipes.chain.protocol import Policy, audit_join, credit_join, protocol_joins, traces_join
-from vtune.runs.recipes.chain.writers import FEW, Product, Workshop, loaded
+from vtune.runs.recipes.chain.writers import FEW, Product, Workshop
 from vtune.runs.sweep.recipe import load_sweep
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.message import Picture
-from vtune.schema.parquet import columns, read_samples, read_trajectories
+from vtune.schema.parquet import columns, read_samples, read_trajectories, with_pictures
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
@@ -296,7 +296,7 @@ class Runs:
 def _rows(file: Path) -> list[Sample | Trajectory]:
     """The first rows of a file, with pictures loaded."""
     read: Any = read_trajectories if "messages" in columns(file) else read_samples
-    return [loaded(row, file.parent) for row in islice(read(file), MOST)]
+    return [with_pictures(row, file.parent) for row in islice(read(file), MOST)]
 
 
 def _with_pictures(sample: Sample, images: Sequence[bytes]) -> Sample:

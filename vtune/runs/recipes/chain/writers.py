@@ -24,7 +24,7 @@ from vtune.runs.recipes.chain.nodes import KINDS, Node
 from vtune.runs.sweep.placeholders import points
 from vtune.runs.sweep.preparing import commands_in
 from vtune.runs.sweep.recipe import Sweep
-from vtune.schema.parquet import load_picture, write_samples, write_trajectories
+from vtune.schema.parquet import with_pictures, write_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
@@ -389,10 +389,5 @@ def source_rows(node: Node, name: str, shop: Workshop) -> list[Sample | Trajecto
     source = node.recipe.used[name]
     files = tuple(str(made) for file in source.files for made in shop.files(file))
     rows = Rows(node.recipe.records, {name: source.model_copy(update={"files": files, "sample": None})})
-    return [loaded(item.record, item.base) for _, item in islice(rows.items(name), FEW * len(files) * 2)]
-
-
-def loaded(record: Sample | Trajectory, base: Path) -> Sample | Trajectory:
-    """The record with the bytes of its pictures loaded."""
-    images = tuple(replace(picture, data=load_picture(picture, base)) for picture in record.images)
-    return replace(record, images=images)
+    few = islice(rows.items(name), FEW * len(files) * 2)
+    return [with_pictures(item.record, item.base) for _, item in few]
