@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from tests.conftest import ROOT
 from vtune.protocols import PROTOCOLS
 from vtune.protocols.mathvision import answer_of, equal, kit_equal
-from vtune.protocols.mathvista import edits, normal
+from vtune.protocols.mathvista import normal
 from vtune.protocols.protocol import Grade, put
 from vtune.protocols.readers import read_extracted, read_graded
 from vtune.protocols.specimens import SPECIMENS
 from vtune.schema.sample import Sample
 from vtune.verifiers.latex import latex2sympy_value, value_of
+from vtune.verifiers.ocr import edits
 
 NO = None
 VISTA = replace(SPECIMENS["mathvista"][0], choices=("red", "green", "blue"), ground_truth="B", answer="green")

@@ -21,11 +21,11 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Installed:
     The metadata of an editable install dates from the day of its installation.
     """
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    real = versions._version
+    real = versions.version_of
 
     def put(others: dict[str, str | None]) -> None:
         monkeypatch.setattr(importlib.metadata, "requires", lambda name: known)
-        monkeypatch.setattr(versions, "_version", lambda name: others.get(name, real(name)))
+        monkeypatch.setattr(versions, "version_of", lambda name: others.get(name, real(name)))
 
     return put
 

@@ -13,6 +13,7 @@ from vtune.protocols.protocol import Grade, Judging, Rule, chose, letters, said
 from vtune.protocols.readers import EXTRACT, extract
 from vtune.schema.sample import Sample
 from vtune.verifiers.choice import lettered
+from vtune.verifiers.ocr import edits
 
 _LETTER = re.compile(r"\(([a-zA-Z])\)")
 _FORMATS = {
@@ -95,19 +96,6 @@ def nearest(found: str, sample: Sample) -> str:
     """
     plain = _named(found)[:_COMPARED]
     return min(sample.choices, key=lambda option: edits(plain, option[:_COMPARED]))
-
-
-def edits(one: str, other: str) -> int:
-    """Levenshtein distance."""
-    row = list(range(len(other) + 1))
-    for number, letter in enumerate(one, start=1):
-        before, row[0] = row[0], number
-        for place, wanted in enumerate(other, start=1):
-            before, row[place] = (
-                row[place],
-                min(row[place] + 1, row[place - 1] + 1, before + (letter != wanted)),
-            )
-    return row[-1]
 
 
 def grade_official(text: str, sample: Sample) -> Grade:

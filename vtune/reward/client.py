@@ -4,15 +4,15 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
 from vtune.errors import RunFailed, VtuneError
+from vtune.reward.combining import unscorable
 from vtune.reward.recipe import RewardService
 from vtune.reward.servers import FAILED, Refused, Servers, TooLarge, Unusable
 from vtune.reward.wire import item_of, looked_at, packed_json, request_of, with_scores
-from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
@@ -97,7 +97,7 @@ class RewardClient:
             if scores["reward"] is None:
                 if scores.get("broken") is True:
                     raise _broken(scores["error"])
-                return _unscored(trajectory, str(scores["error"]["what"]))
+                return unscorable(trajectory, str(scores["error"]["what"]))
             done = with_scores(trajectory, scores)
             if scores.get("silent") is True and done.reward is not None:
                 self.silent[trajectory.sample_id, trajectory.rollout] = done.reward.why
@@ -105,7 +105,7 @@ class RewardClient:
         except RunFailed:
             raise  # a user's own part is broken: not a reason to leave just this trajectory unscored
         except (VtuneError, Unusable, Refused) as error:
-            return _unscored(trajectory, str(error).splitlines()[0])
+            return unscorable(trajectory, str(error).splitlines()[0])
 
     async def _ask(self, body: bytes) -> Mapping[str, Any]:
         item = _Item(body, asyncio.get_running_loop().create_future())
@@ -202,8 +202,3 @@ def _broken(said: Mapping[str, Any]) -> RunFailed:
     """The error for a user's own part that broke in the service."""
     where = f"{said.get('where') or ''} of the reward service, whose log has the traceback".strip()
     return RunFailed(str(said["what"]), where=where, fix=str(said.get("fix") or ""))
-
-
-def _unscored(trajectory: Trajectory, why: str) -> Trajectory:
-    nothing = Reward(total=None, accuracy=None, format=None, tool=None, why=why)
-    return replace(trajectory, reward=nothing, tool_scores=(None,) * len(trajectory.calls))

@@ -7,6 +7,7 @@ from vtune.reward.part import REWARDS, Unscored
 from vtune.reward.recipe import RIGHT, RewardRecipe
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
 
 
@@ -91,3 +92,9 @@ def with_part(reward: Reward, name: str, part: Verdict | Unscored, weight: float
     reason = f"{name}: {part.why}"
     why = reason if score is None else f"{reward.why} | {reason}"
     return replace(reward, total=total, why=why, own={**reward.own, name: score})
+
+
+def unscorable(trajectory: Trajectory, why: str) -> Trajectory:
+    """A trajectory with no part that can be scored."""
+    nothing = Reward(total=None, accuracy=None, format=None, tool=None, why=why)
+    return replace(trajectory, reward=nothing, tool_scores=(None,) * len(trajectory.calls))

@@ -13,7 +13,7 @@ from vtune.judge.batches import Tell
 from vtune.judge.budget import Purse
 from vtune.judge.client import JudgeClient
 from vtune.reward.client import RewardClient
-from vtune.reward.combining import combine, weights_of
+from vtune.reward.combining import combine, unscorable, weights_of
 from vtune.reward.evidence import Judges, needs_look, score_calls
 from vtune.reward.flags import call_flags
 from vtune.reward.looks import with_looks
@@ -21,7 +21,6 @@ from vtune.reward.part import Scene, Unscored, asked_for, scored, unscored
 from vtune.reward.recipe import EvidenceLevels, RewardRecipe
 from vtune.reward.searches import repeated_searches
 from vtune.reward.wire import settings_of
-from vtune.schema.reward import Reward
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
@@ -147,7 +146,7 @@ class Scorer:
                         # The picture may have to be decoded.
                         sample = await asyncio.to_thread(self.with_shown_size, sample, trajectory)
                 except DataError as error:
-                    return _unscorable(trajectory, error.what)
+                    return unscorable(trajectory, error.what)
                 return await self._score(sample, trajectory)
 
         with first_failure():
@@ -234,7 +233,7 @@ async def score_trajectory(
         judges: Judge the calls, and the answers that no rule can decide.
     """
     if trajectory.stop_reason == "error":
-        return Scored(_unscorable(trajectory, failure_of(trajectory)), again=False)
+        return Scored(unscorable(trajectory, failure_of(trajectory)), again=False)
     scene = await score_parts(Scene(sample, trajectory, recipe, verifying, judges))
     reward = combine(scene.found, weights_of(sample, recipe), recipe)
     failed = [part for part in scene.found.values() if isinstance(part, Unscored)]
@@ -283,12 +282,6 @@ def failure_of(trajectory: Trajectory) -> str:
     """Why a rollout has no score: what failed, according to the call that was in progress."""
     errors = [call.error for call in trajectory.calls if call.status == "infra" and call.error]
     return f"the rollout failed: {errors[-1].splitlines()[0]}" if errors else "the rollout failed"
-
-
-def _unscorable(trajectory: Trajectory, why: str) -> Trajectory:
-    """A trajectory with no part that can be scored."""
-    nothing = Reward(total=None, accuracy=None, format=None, tool=None, why=why)
-    return replace(trajectory, reward=nothing, tool_scores=(None,) * len(trajectory.calls))
 
 
 def with_flags(

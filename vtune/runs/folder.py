@@ -1,7 +1,6 @@
 """The run folder: what the run was asked to do, where it ran, and what may resume in it."""
 
 import functools
-import importlib.metadata
 import json
 import math
 import os
@@ -24,6 +23,7 @@ from vtune.report.progress import Bytes, say
 from vtune.runs.kept_uses import check_uses, keep_uses, keeping, warn_of_edits
 from vtune.runs.moved import CONTENT, by_content, has_moved, index_prints, weights_print
 from vtune.runs.start import check_start, locked
+from vtune.runs.versions import version_of
 from vtune.schema.parquet import fingerprint
 from vtune.update.checkpoint import checkpoint_step, newest_checkpoint
 from vtune.update.ranks import Ranks
@@ -308,6 +308,10 @@ def _completed(before: Any, kind: type[Strict]) -> Any:
         return before
 
 
+_version = functools.cache(version_of)
+"""The version of a package at the first call, as for `_commit`."""
+
+
 def environment(data: Mapping[str, str], indexes: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Versions, machine and fingerprints of data and search indexes, written next to every result."""
     known = {"uses": prints(), "indexes": dict(indexes or {})}
@@ -339,12 +343,3 @@ def _commit() -> str | None:
 def _git(*words: str, folder: Path) -> str | None:
     done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
     return done.stdout.strip() or None
-
-
-@functools.cache
-def _version(name: str) -> str | None:
-    """The version of a package at the first call, for the same reason as in `_commit`."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None

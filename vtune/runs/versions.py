@@ -19,7 +19,7 @@ def packages() -> list[dict[str, Any]]:
 
 def package(need: Requirement) -> dict[str, Any]:
     """`name`, `wanted` (a range), `installed` (None: it is not), `ok`, and a `note` on what is not ok."""
-    installed = _version(need.name)
+    installed = version_of(need.name)
     good = installed is not None and need.specifier.contains(installed, prereleases=True)
     note = "" if good else "not installed" if installed is None else "outside the range that was tested"
     return {
@@ -49,7 +49,8 @@ def _pin(name: str, wanted: str) -> str:
     return f"'{name}=={TESTED[name]}'" if name in TESTED else f"'{name}{wanted}'"
 
 
-def _version(name: str) -> str | None:
+def version_of(name: str) -> str | None:
+    """The installed version of a package; None if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -11,6 +11,7 @@ from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
 from vtune.verifiers.limit import limited
 from vtune.verifiers.size import too_large
+from vtune.verifiers.tags import closes
 from vtune.verifiers.unit_words import MATHS_NAMES, changed, numbers
 from vtune.verifiers.units import contradict
 from vtune.verifiers.verifier import (
@@ -94,7 +95,6 @@ _SIGNS = _PLAIN | str.maketrans(
         "℉": "°",
     }
 )
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 _PROSE = re.compile(r"[A-Za-z]{3,}")
 _SIGN = re.compile(r"\\(?:cdot|times|div|pm|mp|leq?|geq?|neq?|approx|sim|in|cup|cap|to)(?![A-Za-z])")
@@ -301,7 +301,7 @@ def parsed(text: str, *, words: bool = False) -> list[Any]:
     if _INTEGER.fullmatch(whole):  # the same result as math-verify's, in a hundredth of the time
         return [Integer(whole)]
     # math-verify drops words, and `\text{or 8}` with them.
-    if not _closes(whole) or (not words and (_NUMBER_IN_WORDS.search(whole) or _APART.search(whole))):
+    if not closes(whole) or (not words and (_NUMBER_IN_WORDS.search(whole) or _APART.search(whole))):
         return []
     boxed_only = LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)
     empty: list[Any] = []
@@ -336,19 +336,9 @@ def _unboxed(text: str) -> str:
     if display is not None:
         text = display[1].strip()
     whole = _WHOLE_BOX.fullmatch(text)
-    if whole is not None and _closes(whole[1]):
+    if whole is not None and closes(whole[1]):
         text = whole[1]
     return _BOX.sub("", text)
-
-
-def _closes(text: str) -> bool:
-    """Whether braces are balanced, in order: a stray one would end the box around the text."""
-    depth = 0
-    for brace in _BRACE.findall(text):
-        depth += {"{": 1, "}": -1}.get(brace, 0)
-        if depth < 0:
-            return False
-    return depth == 0
 
 
 VERIFIERS.add(

@@ -107,10 +107,10 @@ def ocr_form(sample: Sample) -> str:
 def similarity(a: str, b: str) -> float:
     """1 - Levenshtein distance / length of the longer text, in [0, 1]; 1 for two empty texts."""
     longer = max(len(a), len(b))
-    return 1.0 - _edits(a, b) / longer if longer else 1.0
+    return 1.0 - edits(a, b) / longer if longer else 1.0
 
 
-def _edits(a: str, b: str) -> int:
+def edits(a: str, b: str) -> int:
     """Levenshtein distance: insertions, deletions and substitutions from one text to the other."""
     row = list(range(len(b) + 1))
     for i, left in enumerate(a, start=1):

@@ -110,3 +110,13 @@ def _closed_at(text: str, begin: int) -> int | None:
         if depth == 0:
             return brace.start()
     return None
+
+
+def closes(text: str) -> bool:
+    """Whether braces are balanced, in order: a stray one would end the box around the text."""
+    depth = 0
+    for brace in _BRACE.findall(text):
+        depth += {"{": 1, "}": -1}.get(brace, 0)
+        if depth < 0:
+            return False
+    return depth == 0

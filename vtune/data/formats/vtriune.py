@@ -32,6 +32,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.sample_row import as_typed, sample_from_row
 from vtune.verifiers import counting, detection, exact, grounding, math, ocr, point_in_box
 from vtune.verifiers import judge as judging
+from vtune.verifiers.tags import closes
 
 PUBLISHED_BOXES = detection.NAME
 """The only box verifier there; its name is also that of one of ours."""
@@ -72,7 +73,6 @@ VTRIUNE_COLUMNS = pa.schema(
 """The published columns, with our packed member in `extra_info`."""
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _BOXED = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def read_vtriune(path: Path, options: Options) -> Iterator[Found]:
@@ -226,17 +226,7 @@ def _read_truth(verifier: str, truth: str) -> str:
     if verifier in BOXES:
         return json.dumps(parse_boxes(truth), ensure_ascii=False)
     boxed = _BOXED.fullmatch(truth.strip())
-    return boxed[1] if boxed and _closes(boxed[1]) else truth
-
-
-def _closes(text: str) -> bool:
-    """Whether braces are balanced; if not, there is more than one box."""
-    depth = 0
-    for brace in _BRACE.findall(text):
-        depth += {"{": 1, "}": -1}.get(brace, 0)
-        if depth < 0:
-            return False
-    return depth == 0
+    return boxed[1] if boxed and closes(boxed[1]) else truth
 
 
 def parse_boxes(text: str) -> list[Row]:
