@@ -140,7 +140,8 @@ class ServersEngine:
         Raises:
             Unusable: If it fails, or is given up in the meantime.
         """
-        turn = asyncio.create_task(self._generate(server, body))
+        asked = once(self._http, "POST", f"{server.url}/inference/v1/generate", body)
+        turn = asyncio.create_task(asked)
         server.turns.add(turn)
         try:
             await asyncio.wait([turn])
@@ -150,9 +151,6 @@ class ServersEngine:
         if turn.cancelled():
             raise Unusable(server.why)
         return turn.result()
-
-    async def _generate(self, server: Server, body: dict[str, Any]) -> dict[str, Any]:
-        return await once(self._http, "POST", f"{server.url}/inference/v1/generate", body)
 
     async def _ready(self, server: Server) -> bool:
         """Whether a server has the newest weights, checked once after each transfer; False: choose again.

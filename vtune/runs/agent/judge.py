@@ -22,11 +22,7 @@ def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
     """
     if reward.judge is None or reward.service is not None or not answers + looks:
         return
-    if "temperature" in ping_judge(reward.judge, pictures=looks > 0):
-        say(
-            f"the judge {reward.judge.model} accepts no temperature: it is asked without one, and its "
-            "replies may vary"
-        )
+    _tell_refused(f"the judge {reward.judge.model}", ping_judge(reward.judge, pictures=looks > 0))
 
 
 def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
@@ -46,11 +42,7 @@ def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
         raise ServiceError(
             error.what, where=error.where, fix=f"check the model that `{section}` names, then start again"
         ) from None
-    if "temperature" in refused:
-        say(
-            f"{endpoint.model} of `{section}` accepts no temperature: it is asked without one, and "
-            "its replies may vary"
-        )
+    _tell_refused(f"{endpoint.model} of `{section}`", refused)
 
 
 def check_summariser(tools: ToolsRecipe | None) -> None:
@@ -72,3 +64,8 @@ def check_summariser(tools: ToolsRecipe | None) -> None:
             where=error.where,
             fix="start the model that tools.text_search.summariser names, or set it to null",
         ) from None
+
+
+def _tell_refused(model: str, refused: frozenset[str]) -> None:
+    if "temperature" in refused:
+        say(f"{model} accepts no temperature: it is asked without one, and its replies may vary")
