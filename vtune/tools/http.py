@@ -85,8 +85,6 @@ class Poster:
         self._room = asyncio.Semaphore(patience.concurrency)
         self._failures = 0
         self._http: httpx2.AsyncClient | None = None
-        self.sent = 0
-        """Number of requests that were sent."""
 
     async def post(self, body: Mapping[str, Any]) -> Any:
         """POST JSON and return the service's answer.
@@ -142,7 +140,6 @@ class Poster:
     async def _once(
         self, http: httpx2.AsyncClient, method: str, address: str, sent: Mapping[str, Any]
     ) -> Any:
-        self.sent += 1
         try:
             async with asyncio.timeout(self._patience.timeout_s):
                 response = await http.request(method, address, **sent)
