@@ -362,7 +362,7 @@ def test_a_key_that_does_not_fit_a_header_is_refused_before_sending(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JUDGE_KEY", key)
-    with serve("1") as judge, pytest.raises(RecipeError, match="in the environment variable JUDGE_KEY"):
+    with serve("1") as judge, pytest.raises(RecipeError, match="environment variable JUDGE_KEY"):
         ask(judge, PROMPT, api_key_env="JUDGE_KEY")
     assert not judge.requests
 

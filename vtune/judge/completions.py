@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from vtune.errors import ServiceError
 from vtune.files.json_text import parse_json
 from vtune.judge.completed import Completed, completed
-from vtune.judge.key import read_key
+from vtune.judge.key import secret
 from vtune.judge.tls import trusted
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Completions:
         """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        key = read_key(self._key, self._who, no_key=self._no_key)
+        key = secret(self._key, f"{self._who}'s key", no_key=self._no_key)
         self._client = AsyncOpenAI(
             base_url=self._base_url,
             api_key="none" if key is None else key,

@@ -1,4 +1,4 @@
-"""The API key of an endpoint, from the environment."""
+"""API keys and tokens, from the environment."""
 
 import os
 import re
@@ -6,28 +6,33 @@ import re
 from vtune.errors import RecipeError
 
 
-def read_key(name: str | None, who: str, *, no_key: str = "") -> str | None:
-    """The key in an environment variable; None if the endpoint needs none.
+def secret(variable: str | None, what: str, *, no_key: str = "") -> str | None:
+    """The value of an environment variable; None if none is named.
 
     Args:
-        name: Name of the variable.
-        who: Name of the model in messages, e.g. "the judge".
+        variable: Its name.
+        what: What it holds, in messages, e.g. "the judge's key".
         no_key: What else to do if it is not set.
 
     Raises:
         RecipeError: If it is not set, or not a valid header value.
     """
-    if name is None:
+    if variable is None:
         return None
-    key = os.environ.get(name)
-    if key is None:
+    if variable not in os.environ:
         raise RecipeError(
-            f"{who}'s key is not set: no environment variable {name}", fix=f"export {name}=…{no_key}"
+            f"{what} is not set: no environment variable {variable}", fix=f"export {variable}=…{no_key}"
         )
-    if not re.fullmatch("[!-~]+", key):
+    value = os.environ[variable]
+    if not value:
         raise RecipeError(
-            f"{who}'s key in the environment variable {name} is empty, or holds a space, a line break or a "
-            "character that is not ASCII",
-            fix=f'export {name}="$(tr -d "[:space:]" < FILE)" where the file of the key ends its line',
+            f"{what} is not set: the environment variable {variable} is empty",
+            fix=f"export {variable}=…{no_key}",
         )
-    return key
+    if not re.fullmatch("[!-~]+", value):
+        raise RecipeError(
+            f"{what} in the environment variable {variable} holds a space, a line break or a character that "
+            "is not ASCII",
+            fix=f'export {variable}="$(tr -d "[:space:]" < FILE)" where FILE ends its line',
+        )
+    return value

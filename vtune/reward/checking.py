@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import RecipeError, RunFailed
+from vtune.judge.key import secret
 from vtune.reward.combining import weights_of
 from vtune.reward.evidence import judge_of, needs_look
 from vtune.reward.evidence_judge import EVIDENCE
@@ -14,7 +15,6 @@ from vtune.reward.part import REWARDS
 from vtune.reward.recipe import JUDGES, RewardRecipe
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-from vtune.tools.remote_settings import secret
 from vtune.uses import used
 from vtune.verifiers import check_ground_truth, verifier_of
 

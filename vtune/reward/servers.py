@@ -2,19 +2,18 @@
 
 import asyncio
 import json
-import os
 import random
-import re
 import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from vtune.errors import RecipeError
+from vtune.judge.key import secret
 from vtune.reward.breaker import Breaker
 from vtune.reward.connections import Answer, Connections
 from vtune.reward.recipe import RewardService
+from vtune.tools.remote_settings import bearer
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 """Seconds between rounds in which every server was tried, doubling each time; ours."""
@@ -104,19 +103,8 @@ class Servers:
         Raises:
             RecipeError: If the environment variable of the token is not set, or not a valid header value.
         """
-        name = self._service.token_env
-        if name is not None and name not in os.environ:
-            raise RecipeError(
-                f"the token of the reward service is not set: no environment variable {name}",
-                fix=f"export {name}=…",
-            )
-        if name is not None and not re.fullmatch("[!-~]+", os.environ[name]):
-            raise RecipeError(
-                f"the token in the environment variable {name} is empty, or holds a space, a line break or a "
-                "character that is not ASCII",
-                fix=f'export {name}="$(tr -d "[:space:]" < FILE)" where the file of the token ends its line',
-            )
-        self._http = Connections({"Authorization": f"Bearer {os.environ[name]}"} if name is not None else {})
+        token = secret(self._service.token_env, "the token of the reward service")
+        self._http = Connections(bearer(token))
         return self
 
     async def __aexit__(self, *_: object) -> None:

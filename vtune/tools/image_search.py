@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from vtune.config import Strict
 from vtune.errors import DataError, ServiceError
 from vtune.files.reading import read_bytes
+from vtune.judge.key import secret
 from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
 from vtune.tools import TOOLS
@@ -22,7 +23,7 @@ from vtune.tools.http import Patience
 from vtune.tools.observation import IMAGE_MARK, Observation, inert
 from vtune.tools.passages import IndexEncoder
 from vtune.tools.pictures import Match, PictureSearcher
-from vtune.tools.remote_settings import check_remote, secret
+from vtune.tools.remote_settings import check_remote
 from vtune.tools.similarity import SAME
 from vtune.tools.text_search import CUT
 from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, check_names, function, shown

@@ -1,9 +1,5 @@
 """Recipe keys that all tools with HTTP requests share."""
 
-import os
-import re
-
-from vtune.errors import RecipeError
 from vtune.tools.http import Patience
 
 
@@ -29,26 +25,3 @@ def check_remote(url: str | None, token_env: str | None, patience: Patience | No
 def bearer(token: str | None) -> dict[str, str]:
     """The header that carries a token; none where there is no token."""
     return {} if token is None else {"Authorization": f"Bearer {token}"}
-
-
-def secret(variable: str | None, what: str) -> str | None:
-    """The value of an environment variable; None if none is named.
-
-    Raises:
-        RecipeError: If it is not set, or not a valid header value.
-    """
-    if variable is None:
-        return None
-    if variable not in os.environ:
-        raise RecipeError(
-            f"{what} is not set: no environment variable {variable}", fix=f"export {variable}=…"
-        )
-    value = os.environ[variable]
-    if not value:
-        raise RecipeError(f"{what} is not set: {variable} is empty", fix=f"export {variable}=…")
-    if not re.fullmatch("[!-~]+", value):
-        raise RecipeError(
-            f"{what} in {variable} holds a space, a line break or a character that is not ASCII",
-            fix=f'export {variable}="$(tr -d "[:space:]" < FILE)" where the file of the token ends its line',
-        )
-    return value

@@ -12,6 +12,7 @@ from vtune.config import Strict
 from vtune.errors import DataError
 from vtune.judge.client import JudgeClient
 from vtune.judge.endpoint import JudgeEndpoint
+from vtune.judge.key import secret
 from vtune.judge.prompts import Prompt
 from vtune.tools import TOOLS
 from vtune.tools.exchanges import Exchanges, Request
@@ -20,7 +21,7 @@ from vtune.tools.http import Patience
 from vtune.tools.observation import Observation, inert
 from vtune.tools.passage import Passage, Searcher, numbered
 from vtune.tools.passages import IndexEncoder, check_passages, open_passages
-from vtune.tools.remote_settings import check_remote, secret
+from vtune.tools.remote_settings import check_remote
 from vtune.tools.similarity import QUERIES
 from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, check_names, function, shown
 from vtune.tools.web_pages import PageSearch, WebPages

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from vtune.config import Strict
 from vtune.errors import MissingExtra, ServiceError
+from vtune.judge.key import secret
 from vtune.tools.engines import ENGINES, PICTURES, Engine, EngineName, Hit, ask
 from vtune.tools.exchanges import Exchanges, ForNow, Request
 from vtune.tools.fetch import Fetcher, Limits, NotRead
@@ -19,7 +20,6 @@ from vtune.tools.http import Patience, Poster
 from vtune.tools.observation import encodable
 from vtune.tools.passage import Passage
 from vtune.tools.pictures import Match
-from vtune.tools.remote_settings import secret
 
 NO_WEB = "pip install 'vtune[web]'"
 
