@@ -58,3 +58,13 @@ def test_a_failed_value_is_tried_again() -> None:
             remembered.get("a", fail)
     assert remembered.at_hand("a") is None
     assert remembered.get("a", lambda: 3) == 3
+
+
+def test_a_value_without_a_size_is_not_kept_and_takes_no_room() -> None:
+    remembered: Remembered[str, str] = Remembered(2, lambda _, value: 1 // len(value))
+    remembered.get("a", lambda: "a")
+    with pytest.raises(ZeroDivisionError):
+        remembered.get("b", lambda: "")
+    assert [remembered.at_hand(key) for key in "ab"] == ["a", None]
+    assert remembered.get("b", lambda: "b") == "b"
+    assert [remembered.at_hand(key) for key in "ab"] == ["a", "b"]

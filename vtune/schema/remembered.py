@@ -53,14 +53,16 @@ class Remembered(Generic[K, V]):
     def _make(self, key: K, make: Callable[[], V], coming: "Future[V]") -> V:
         try:
             value = make()
+            taken = self._size(key, value)
             with self._turn:
                 self._kept[key] = value
-                self._room -= self._size(key, value)
+                self._room -= taken
                 while self._room < 0 and len(self._kept) > 1:
                     self._room += self._size(*self._kept.popitem(last=False))
                 del self._coming[key]
         except BaseException as error:
-            self._coming.pop(key, None)
+            with self._turn:
+                self._coming.pop(key, None)
             coming.set_exception(error)
             raise
         coming.set_result(value)
