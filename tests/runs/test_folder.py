@@ -143,8 +143,12 @@ PAGES: dict[str, Any] = {
 PICTURES = {"url": "http://a/lens", "api_key_env": None}
 
 
-def searching(key: str = "", value: Any = None) -> Searching:
-    text = {"pages": PAGES, "patience": PATIENCE, "top_k": 1, "max_chars": 9, "summariser": ENDPOINT}
+WEB = {"api_key_env": None, "max_requests": 5, "recorded": []}
+
+
+def searching(key: str = "", value: Any = None, *, web: bool = False) -> Searching:
+    place = {"web": WEB} if web else {"pages": PAGES}
+    text = {**place, "patience": PATIENCE, "top_k": 1, "max_chars": 9, "summariser": ENDPOINT}
     image = {"web": PICTURES, "patience": PATIENCE, "top_k": 1, "max_chars": 9}
     tools: dict[str, Any] = {"text_search": text, "image_search": image, "web": {"budget": {"requests": 5}}}
     values: dict[str, Any] = copy.deepcopy({"seed": 0, "steps": 3, "tools": tools})
@@ -163,6 +167,8 @@ ASKED_ELSEWHERE = {
     "tools.web.record": "web.jsonl",
     "tools.text_search.pages.url": "http://b/search",
     "tools.text_search.pages.api_key_env": "KEY",
+    "tools.text_search.web.api_key_env": "KEY",
+    "tools.text_search.web.max_requests": 50,
     "tools.text_search.summariser.base_url": "http://b/v1",
     "tools.text_search.summariser.retries": 9,
     "tools.text_search.summariser.api_key_env": "KEY",
@@ -182,8 +188,9 @@ ASKED_OTHERWISE = {
 
 @pytest.mark.parametrize("key", ASKED_ELSEWHERE)
 def test_search_addresses_timeouts_and_budgets_may_change(key: str, data: Path, tmp_path: Path) -> None:
-    start_run(tmp_path / "run", searching(), [data], resume=False)
-    start_run(tmp_path / "run", searching(key, ASKED_ELSEWHERE[key]), [data], resume=True)
+    web = key.startswith("tools.text_search.web.")
+    start_run(tmp_path / "run", searching(web=web), [data], resume=False)
+    start_run(tmp_path / "run", searching(key, ASKED_ELSEWHERE[key], web=web), [data], resume=True)
 
 
 @pytest.mark.parametrize("key", ASKED_OTHERWISE)
