@@ -180,7 +180,7 @@ class Rows:
     def place(self, source: str, position: int) -> Part:
         """The part that contains a position."""
         parts = self.parts[source]
-        return parts[bisect_right([part.first for part in parts], position) - 1]
+        return parts[bisect_right(parts, position, key=lambda part: part.first) - 1]
 
     def stands(self, source: str, position: int) -> tuple[str, int]:
         """The file of a position, and its row in that file."""
