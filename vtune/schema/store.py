@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from vtune.errors import DataError
 from vtune.schema.fields import Row
-from vtune.schema.parquet import columns, group_sizes, read_group, with_inputs
+from vtune.schema.parquet import at_row, columns, group_sizes, read_group, with_inputs
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_NEEDS, sample_from_row
 from vtune.schema.trajectory import Trajectory
@@ -114,8 +114,10 @@ def sample_store(paths: Sequence[Path]) -> Store[tuple[Sample, Path]]:
     """Samples with the folder that their picture paths are relative to."""
 
     def parse(row: Row, path: Path, number: int) -> tuple[Sample, Path]:
-        with _named(path, number):
+        try:
             return sample_from_row(row, place=f"{path.stem}/{number}", default_verifier=None), path.parent
+        except DataError as error:
+            raise at_row(path, number, error) from None
 
     return Store(paths, SAMPLE_NEEDS, parse)
 
@@ -124,8 +126,10 @@ def trajectory_store(paths: Sequence[Path]) -> Store[Trajectory]:
     """Trajectories, e.g. cold-start traces."""
 
     def parse(row: Row, path: Path, number: int) -> Trajectory:
-        with _named(path, number):
+        try:
             return with_inputs(trajectory_from_row(row), path.parent)
+        except DataError as error:
+            raise at_row(path, number, error) from None
 
     return Store(paths, TRAJECTORY_COLUMNS.names, parse)
 
@@ -139,18 +143,3 @@ def _check_columns(path: Path, needs: Sequence[str]) -> None:
                 where=str(path),
                 fix=f"its columns are {', '.join(there)}; is it the right kind of file?",
             )
-
-
-class _named:  # noqa: N801 - reads as a word in a with statement
-    """Adds file and row to a `DataError`."""
-
-    def __init__(self, path: Path, number: int) -> None:
-        self._place = f"{path}, row {number}"
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, DataError):
-            where = f"{self._place}, {error.where}" if error.where else self._place
-            raise DataError(error.what, where=where, fix=error.fix) from None

@@ -11,7 +11,7 @@ from vtune.files.json_text import parse_json
 from vtune.reward.recipe import RIGHT
 from vtune.schema.box import iou
 from vtune.schema.message import Message, Picture
-from vtune.schema.parquet import load_picture, read_row
+from vtune.schema.parquet import at_row, load_picture, read_row
 from vtune.schema.pixels import Refused, check_head
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row
@@ -40,9 +40,7 @@ def read_record(place: Place, file: Path, row: int) -> Trajectory | Sample:
             return sample_from_row(values, place=f"{file.stem}/{row}", default_verifier=None)
         return trajectory_from_row(values)
     except DataError as error:
-        where = f"{file}, row {row}"
-        where = f"{where}, {error.where}" if error.where else where
-        raise DataError(error.what, where=where, fix=error.fix) from None
+        raise at_row(file, row, error) from None
 
 
 def picture_bytes(picture: Picture, file: Path, place: Place) -> bytes:
