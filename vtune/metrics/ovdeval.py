@@ -6,7 +6,6 @@ of other categories, and no object belongs to the hard negatives' categories.
 Source: Yao et al. 2023 (arXiv 2308.13177), §4, and the rule of the released `eval.py`.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from vtune.metrics.detection_set import Answered
@@ -34,11 +33,6 @@ def suppressed(answered: Answered) -> Answered:
             lost.update(at for at in near if at != best)
     kept = tuple(one for at, one in enumerate(detections) if at in won or at not in lost)
     return replace(answered, detections=kept)
-
-
-def all_suppressed(answered: Sequence[Answered]) -> list[Answered]:
-    """`suppressed` applied to each picture."""
-    return [suppressed(one) for one in answered]
 
 
 def _overlap(a: Sides, b: Sides) -> float:

@@ -24,9 +24,6 @@ from vtune.schema.source_names import EVAL
 from vtune.uses import USES
 from vtune.view.place import GIVE_RUN, RESUME, check_run_folder, is_curation, runs_below, told_apart
 
-Series = dict[str, list[float]]
-
-
 REPLIES = 2
 """Replies per source of an evaluation: the worst and the best (ours)."""
 
