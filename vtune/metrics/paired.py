@@ -139,12 +139,11 @@ def mcnemar(differences: Array) -> float:
     return float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
 
 
-def sign_flips(differences: Array, *, seed: int = SEED) -> float:
+def sign_flips(differences: Array) -> float:
     """How often randomly flipped signs give a sum at least as far from 0.
 
     Args:
-        differences: One per cluster.
-        seed: Seed of the flips, if there are too many to try all.
+        differences: One per cluster. If there are too many to try all flips, `SEED` draws a sample of them.
     """
     sizes = np.abs(differences)[np.abs(differences) > _NOTHING]
     seen = abs(float(differences.sum())) - _NOTHING
@@ -152,7 +151,7 @@ def sign_flips(differences: Array, *, seed: int = SEED) -> float:
         signs = 1 - 2 * (np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes)) & 1)
         return float(np.mean(np.abs(signs @ sizes) >= seen))
     kinds, times = np.unique(np.round(sizes, 12), return_counts=True)
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(SEED)
     sums = np.zeros(FLIPS)
     for kind, count in zip(kinds, times, strict=True):
         sums += kind * (2.0 * draw.binomial(count, 0.5, size=FLIPS) - count)

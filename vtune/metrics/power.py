@@ -171,12 +171,13 @@ _NOTHING = 1e-9
 
 
 @functools.cache
-def shown_by_seeds(seeds: int, *, power: float = POWER) -> float:
+def shown_by_seeds(seeds: int) -> float:
     """The smallest mean of a normal distribution with standard deviation 1 that Student's t detects.
+
+    The test at 5 %, two-sided, finds it in a share `POWER` of the samples.
 
     Args:
         seeds: Sample size, at least 2.
-        power: Share of samples in which the two-sided test at 5 % must detect it.
 
     Source: P(|T| > t) of the noncentral t distribution, n - 1 degrees of freedom, noncentrality μ √n,
     computed as the mean of normal probabilities over the sample's standard deviation.
@@ -192,9 +193,9 @@ def shown_by_seeds(seeds: int, *, power: float = POWER) -> float:
         return 1.0 - float(np.mean(inside))
 
     low, high = 0.0, 1.0
-    while found(high) < power:
+    while found(high) < POWER:
         high *= 2
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if found(middle) < power else (low, middle)
+        low, high = (middle, high) if found(middle) < POWER else (low, middle)
     return high / math.sqrt(seeds)

@@ -67,22 +67,22 @@ def find_shape(model: str, given: str | None) -> tuple[Shape, str] | None:
         if given not in known:
             raise DataError(f"no shape is known by the name {given!r}", fix=f"known: {', '.join(known)}")
         return shape_of(known[given]), f"{given}, as asked"
-    config = local_file(model, "config.json")
+    config = local_config(model)
     if config is not None:
         return shape_of(_filled(config.parent)), f"{config}"
     name = known_name(model)
     return (shape_of(known_shapes()[name]), f"{name}, by the name {model!r}") if name else None
 
 
-def local_file(model: str, name: str) -> Path | None:
-    """A file of a model folder, or of a hub model in the cache; None if it is not on this machine."""
-    if (Path(model) / name).is_file():
-        return Path(model) / name
+def local_config(model: str) -> Path | None:
+    """`config.json` of a model folder, or of a hub model in the cache; None if it is not on this machine."""
+    if (Path(model) / "config.json").is_file():
+        return Path(model) / "config.json"
     if Path(model).is_dir() or not _HUB_NAME.fullmatch(model):
         return None
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(model, name)
+    found = try_to_load_from_cache(model, "config.json")
     return Path(found) if isinstance(found, str) else None
 
 

@@ -82,7 +82,7 @@ def _tables(audit: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield calls_table(audit["calls"])
         yield from map(Text, calls_notes(audit))
     if "judges" in audit:
-        yield calibration_table(audit["judges"], truth="boxes")
+        yield calibration_table(audit["judges"])
         yield from map(Text, calibration_notes(audit["judges"]))
     if "people" in audit:
         yield from map(Text, people_notes(audit["people"]))

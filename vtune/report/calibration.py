@@ -11,14 +11,9 @@ Result = Mapping[str, Any]
 """Name of a judge -> its `vtune.metrics.calibration.Calibration`, as a mapping."""
 
 
-def calibration_table(judges: Result, *, truth: str) -> Table:
-    """A row for each judge and, if there are several, for each size of target.
-
-    Args:
-        judges: Results by judge's name.
-        truth: Source of the truth, e.g. `boxes`.
-    """
-    table = Table(title=f"judges of looks against {truth} (in percent)", title_justify="left")
+def calibration_table(judges: Result) -> Table:
+    """A row for each judge and, if there are several, for each size of target."""
+    table = Table(title="judges of looks against boxes (in percent)", title_justify="left")
     for name in ("", "n", "agree", "kappa", "yes, yes", "yes, no", "no, yes", "no, no"):
         table.add_column(name, justify="right" if name else "left")
     for name, found in judges.items():
@@ -26,7 +21,7 @@ def calibration_table(judges: Result, *, truth: str) -> Table:
         if len(found["by_size"]) > 1:
             for size, part in found["by_size"].items():
                 table.add_row(f"  target {size}", *_cells(part))
-    table.caption = f"yes, no: {truth} say yes, the judge says no"
+    table.caption = "yes, no: boxes say yes, the judge says no"
     return table
 
 

@@ -38,7 +38,7 @@ def render_faithfulness(result: Result, *, everything: bool = False) -> Renderab
     elif len(result["files"]) > ENDS:
         parts.append(Text(f"--all shows each of {len(result['files'])} files"))
     if "judges" in result:
-        parts.append(calibration_table(result["judges"], truth="boxes"))
+        parts.append(calibration_table(result["judges"]))
         parts += map(Text, calibration_notes(result["judges"]))
     if "counterfactual" in result:
         parts.append(render_counterfactual(result["counterfactual"]))

@@ -14,7 +14,7 @@ from typing import Any
 from vtune.errors import VtuneError
 from vtune.models.families.shape import Shape
 from vtune.models.policy import load_chat
-from vtune.models.shape import find_shape, known_shapes, local_file
+from vtune.models.shape import find_shape, known_shapes, local_config
 from vtune.models.source import resolved
 from vtune.reward.preflight import ping_services
 from vtune.reward.recipe import RewardRecipe
@@ -146,7 +146,7 @@ def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -
     missing = [f"data file {name}" for name in recipe.data if not Path(name).exists()]
     facts = {} if missing else check()
     # Nothing is downloaded for a plan.
-    if Path(recipe.model).is_dir() or local_file(recipe.model, "config.json"):
+    if Path(recipe.model).is_dir() or local_config(recipe.model):
         if isinstance(recipe, RLRecipe):
             check_chat(recipe)
         else:
@@ -177,7 +177,7 @@ def _with_evaluations(
     if recipe.eval is None or absent or steps is None:
         return facts | {"missing": facts["missing"] + absent}
     tools = recipe.tools if isinstance(recipe, RLRecipe) else None
-    model = recipe.model if local_file(recipe.model, "config.json") else None
+    model = recipe.model if local_config(recipe.model) else None
     rollouts = check_suites(suites, tools, model=model, world=world, ask=False)
     for one in suites:
         asks = partial(check_asking, one.suite.tools)

@@ -12,7 +12,7 @@ from vtune.files.json_text import read_record
 from vtune.files.writing import check_folder_output, write_atomically
 from vtune.metrics.power import power_of
 from vtune.models.policy import load_chat
-from vtune.models.shape import local_file
+from vtune.models.shape import local_config
 from vtune.runs.evaluate.evaluation import check_eval, judged_as_shown
 from vtune.runs.evaluate.identity import STARTED, suite_as_today
 from vtune.runs.evaluate.questions import fingerprints
@@ -199,9 +199,7 @@ def _missing(plan: Plan, out: Path) -> list[str]:
     suites = [suite for run in runs for suite in _suites(plan, run, out).values()]
     files = dict.fromkeys(name for suite in suites for name in suite.data if not Path(name).exists())
     starts = [start for run in runs if (start := _start(plan, run, out)) is not None]
-    models = dict.fromkeys(
-        model for model in starts if not Path(model).is_dir() and not local_file(model, "config.json")
-    )
+    models = dict.fromkeys(model for model in starts if not Path(model).is_dir() and not local_config(model))
     return [f"data file {name}" for name in files] + [f"model {name}" for name in models]
 
 

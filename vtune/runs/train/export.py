@@ -22,7 +22,7 @@ from vtune.files.writing import check_folder_output
 from vtune.models.adapter_files import CONFIG, WEIGHTS
 from vtune.models.pictures import PixelBudget, Pixels
 from vtune.models.policy import Dtype, Policy, load_policy, policy_logprobs, save_policy
-from vtune.models.shape import local_file
+from vtune.models.shape import local_config
 from vtune.models.source import resolved
 from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.schema.message import Message
@@ -122,7 +122,7 @@ def _base(adapters: Path) -> Path:
     name = read_record(adapters / CONFIG, "base_model_name_or_path", fix="restore the folder of adapters")[
         "base_model_name_or_path"
     ]
-    config = local_file(name, "config.json") if isinstance(name, str) else None
+    config = local_config(name) if isinstance(name, str) else None
     if config is None:
         fix = f"put its folder into base_model_name_or_path of {adapters / CONFIG}"
         raise DataError(
