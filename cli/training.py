@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 
 import typer
 
-from vtune.config import Strict, dump_recipe, find, load_recipe, read_values
+from vtune.config import dump_recipe, find, load_recipe, read_values
 from vtune.errors import RESTORE, DataError
+from vtune.sections import Strict
 
 from .ending import RESUMABLE
 from .options import Start

@@ -24,12 +24,12 @@ from vtune.cli.main import app, main
 from vtune.cli.options import Start
 from vtune.cli.output import show, stdout_for_the_result
 from vtune.cli.training import Verb, train
-from vtune.config import Strict
 from vtune.errors import DataError, MissingExtra, RecipeError, RunFailed, ServiceError, VtuneError
 from vtune.report.values import render_values
 from vtune.schema.message import Picture
 from vtune.schema.parquet import read_samples, write_samples
 from vtune.schema.sample import Sample
+from vtune.sections import Strict
 
 HEAVY = {
     "PIL",

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, model_validator
 
-from vtune.config import RENAMED, Strict, dump_recipe, find, load_recipe
+from vtune.config import RENAMED, dump_recipe, find, load_recipe
 from vtune.differences import differing_keys
 from vtune.errors import RecipeError
-from vtune.sections import LARGEST
+from vtune.sections import LARGEST, Strict
 
 
 class Rollout(Strict):

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from vtune.config import Strict, dump_recipe, load_recipe
+from vtune.config import dump_recipe, load_recipe
 from vtune.errors import RecipeError
 from vtune.runs.recipes.shipped import PACKAGES, Shipped, copy_recipe, find_shipped, shipped_recipes
+from vtune.sections import Strict
 
 SHIPPED = shipped_recipes()
 EVERY = pytest.mark.parametrize("entry", SHIPPED, ids=lambda entry: f"{entry.kind}/{entry.name}")

@@ -25,7 +25,7 @@ from tests.verifiers.cases import sample, wrap
 from vtune.advantage.credit import transfer_credit
 from vtune.advantage.recipe import Credit
 from vtune.advantage.tool_types import tool_types
-from vtune.config import Strict, Uses, load_recipe
+from vtune.config import Uses, load_recipe
 from vtune.data.formats.table import FORMATS
 from vtune.errors import BrokenPart, RecipeError, VtuneError
 from vtune.registry import _CALL, TABLES
@@ -44,6 +44,7 @@ from vtune.schema.parquet import read_samples, write_samples
 from vtune.schema.pixels import size_of
 from vtune.schema.reward import Reward
 from vtune.schema.trajectory import Call, Trajectory
+from vtune.sections import Strict
 from vtune.tools.calls import Asked
 from vtune.tools.observation import Observation
 from vtune.tools.result_cache import ResultCache

@@ -22,8 +22,7 @@ from vtune.files.reading import read_text
 from vtune.files.yaml_text import explained, read_yaml
 from vtune.kinds import check_kind
 from vtune.registry import or_yours
-from vtune.sections import Named, Open
-from vtune.sections import Strict as Strict
+from vtune.sections import Named, Open, Strict
 from vtune.uses import use
 
 Loc = tuple[str | int, ...]

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import yaml
 
-from vtune.config import RENAMED, Strict, find, load_recipe
+from vtune.config import RENAMED, find, load_recipe
 from vtune.errors import DataError, RecipeError
 from vtune.runs import folder
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.folder import check_same_run, environment, running, start_run
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import fingerprint
+from vtune.sections import Strict
 from vtune.update.checkpoint import MANIFEST
 from vtune.update.ranks import Ranks
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vtune.config import Strict
 from vtune.errors import DataError, RecipeError
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.identity import differing
 from vtune.runs.folder import start_run
 from vtune.runs.moved import BLOCK, BLOCKS, by_content, index_print, index_prints, weights_print
+from vtune.sections import Strict
 from vtune.tools.bm25_build import build_index
 from vtune.tools.passage import Passage
 from vtune.tools.store import read_manifest, write_manifest

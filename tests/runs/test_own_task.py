@@ -100,7 +100,7 @@ def test_a_tool_that_cannot_look_is_an_error(
 ) -> None:
     text = Path("tile.py").read_text()
     assert before in text
-    needs = "from vtune.config import Strict\n\n\nclass Needs(Strict):\n    size: int\n\n\nTOOLS.add("
+    needs = "from vtune.sections import Strict\n\n\nclass Needs(Strict):\n    size: int\n\n\nTOOLS.add("
     Path("tile.py").write_text(text.replace(before, after).replace("TOOLS.add(", needs))
     use([Path("digit.py"), Path("tile.py")])
     assert vtune("data", "import", "samples", "train.jsonl", "--out", "train.parquet").code == 0

@@ -12,9 +12,10 @@ from pydantic import ValidationError
 
 from tests.update import slow
 from tests.update.slow import ORACLES, Keys, Sequences, Token
-from vtune.config import Strict, dump_recipe
+from vtune.config import dump_recipe
 from vtune.errors import BrokenPart
 from vtune.parts import OURS
+from vtune.sections import Strict
 from vtune.update.losses import LOSSES, PolicyLoss, PolicyTerms, Tokens
 from vtune.update.losses.aggregation import Aggregation, denominator, token_weights
 from vtune.update.losses.cispo import CISPO, cispo

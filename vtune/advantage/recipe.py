@@ -6,9 +6,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from vtune.advantage.group import Baseline
 from vtune.advantage.tool_types import tool_types
-from vtune.config import Strict
 from vtune.errors import nearest
 from vtune.registry import or_yours
+from vtune.sections import Strict
 from vtune.tools import TOOLS
 
 

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from vtune.config import Strict
+from vtune.sections import Strict
 
 DIGITS = 9
 """Decimals of a mean or sum that is compared with a bound: eight scores of 0.9 have a floating-point mean

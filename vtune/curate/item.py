@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from vtune.config import Strict
 from vtune.schema.message import IMAGE, Picture
 from vtune.schema.parquet import load_picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.sections import Strict
 
 Record = Sample | Trajectory
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from vtune.config import Strict
 from vtune.judge.completions import NoReply
+from vtune.sections import Strict
 
 MILLION = 1_000_000
 

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from vtune.config import Strict
 from vtune.judge.budget import Budget, Prices
+from vtune.sections import Strict
 
 POLL_S = 30.0
 """Default seconds between polls of a batch; ours."""

@@ -13,12 +13,12 @@ import numpy as np
 from PIL import Image
 from pydantic import Field, model_validator
 
-from vtune.config import Strict
 from vtune.models.families.family import Grid, PictureProcessor
 from vtune.schema.decoded import at_hand, keep
 from vtune.schema.heads import NoHead, read_head
 from vtune.schema.pixels import decode_picture
 from vtune.schema.remembered import Remembered
+from vtune.sections import Strict
 
 if TYPE_CHECKING:
     import torch

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from vtune.config import Strict
 from vtune.judge.endpoint import BatchedEndpoint
 from vtune.parts import OURS
 from vtune.reward.evidence_judge import JudgeName
 from vtune.reward.part import OwnParts, PartSection
+from vtune.sections import Strict
 
 RIGHT = 0.5
 """Accuracy from which an answer counts as right; ours: only boxes and readings with partial credit earn

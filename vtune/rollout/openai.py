@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from PIL import Image
 from pydantic import Field
 
-from vtune.config import Strict
 from vtune.errors import RecipeError, ServiceError
 from vtune.judge.budget import Prices
 from vtune.judge.completed import LENGTH, Completed
@@ -25,6 +24,7 @@ from vtune.rollout.usage import Ledger, Used
 from vtune.rollout.words import Screen, Words
 from vtune.schema.decode import png_of
 from vtune.schema.message import IMAGE, Message
+from vtune.sections import Strict
 from vtune.tools.calls import OPEN
 
 KEPT = 1 << 28

@@ -4,8 +4,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from vtune.config import Strict
 from vtune.rollout.prompts import Style
+from vtune.sections import Strict
 
 
 class Rollout(Strict):

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from vtune.config import Strict, dump_recipe, read_values, with_new_names
+from vtune.config import dump_recipe, read_values, with_new_names
 from vtune.differences import both, differing_keys, with_values
 from vtune.errors import RESTORE, DataError, RecipeError
 from vtune.files.json_text import read_record
@@ -25,6 +25,7 @@ from vtune.runs.moved import CONTENT, by_content, has_moved, index_prints, weigh
 from vtune.runs.start import check_start, locked
 from vtune.runs.versions import version_of
 from vtune.schema.parquet import fingerprint
+from vtune.sections import Strict
 from vtune.update.checkpoint import checkpoint_step, newest_checkpoint
 from vtune.update.ranks import Ranks
 from vtune.uses import prints, used

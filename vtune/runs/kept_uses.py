@@ -5,11 +5,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from vtune.config import Strict
 from vtune.errors import RESTORE, BrokenPart, RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
 from vtune.report.progress import say
+from vtune.sections import Strict
 from vtune.uses import USES, broken, prints, used
 
 R = TypeVar("R", bound=Strict)

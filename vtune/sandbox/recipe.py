@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from vtune.config import Strict
 from vtune.sandbox import Decode, Isolation
+from vtune.sections import Strict
 
 
 class SandboxRecipe(Strict):

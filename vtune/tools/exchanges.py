@@ -16,12 +16,12 @@ from typing import IO, Any, Literal
 
 from pydantic import Field
 
-from vtune.config import Strict
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.locks import lock
 from vtune.files.reading import MAX_DOCUMENT, read_bytes, whole_lines
 from vtune.files.writing import write_atomically
+from vtune.sections import Strict
 from vtune.tools.hosts import BlockedHost
 from vtune.tools.result_cache import ResultCache
 

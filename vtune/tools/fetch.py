@@ -18,7 +18,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from pydantic import Field
 from yarl import URL
 
-from vtune.config import Strict
+from vtune.sections import Strict
 from vtune.tools.charsets import decoded
 from vtune.tools.hosts import is_blocked
 from vtune.tools.http import FIRST_WAIT, LONGEST_WAIT, RETRIED, retry_after, time_left

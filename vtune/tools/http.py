@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 from pydantic import Field
 
-from vtune.config import Strict
 from vtune.errors import ServiceError
 from vtune.files.json_text import parse_json
 from vtune.judge.tls import trusted
+from vtune.sections import Strict
 
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
 """Seconds between attempts, doubling each time; ours."""

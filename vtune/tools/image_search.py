@@ -11,12 +11,12 @@ from typing import Any, Protocol, Self
 from PIL import Image
 from pydantic import Field, model_validator
 
-from vtune.config import Strict
 from vtune.errors import DataError, ServiceError
 from vtune.files.reading import read_bytes
 from vtune.judge.key import secret
 from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
+from vtune.sections import Strict
 from vtune.tools import TOOLS
 from vtune.tools.exchanges import Exchanges
 from vtune.tools.http import Patience

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from vtune.config import Strict
 from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.models.weights import TOKENIZER, fingerprint_here
+from vtune.sections import Strict
 from vtune.tools.store import check_same_encoder, read_manifest
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from vtune.config import Strict
 from vtune.errors import DataError
 from vtune.judge.client import JudgeClient
 from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.key import secret
 from vtune.judge.prompts import Prompt
+from vtune.sections import Strict
 from vtune.tools import TOOLS
 from vtune.tools.exchanges import Exchanges, Request
 from vtune.tools.hosts import BlockedHost

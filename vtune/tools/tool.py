@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vtune.config import Strict
 from vtune.sandbox import ShownCrop
 from vtune.schema.box import Box
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Status
+from vtune.sections import Strict
 from vtune.tools.observation import Observation, encodable, inert
 
 if TYPE_CHECKING:

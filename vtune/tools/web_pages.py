@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from vtune.config import Strict
 from vtune.errors import MissingExtra, ServiceError
 from vtune.judge.key import secret
+from vtune.sections import Strict
 from vtune.tools.engines import ENGINES, PICTURES, Engine, EngineName, Hit, ask
 from vtune.tools.exchanges import Exchanges, ForNow, Request
 from vtune.tools.fetch import Fetcher, Limits, NotRead

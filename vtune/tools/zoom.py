@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from vtune.config import Strict
 from vtune.errors import DataError, ServiceError
 from vtune.sandbox import ShownCrop
 from vtune.schema.box import Box
 from vtune.schema.decode import png_of
 from vtune.schema.pixels import Refused, check_size, decode_picture, size_of
+from vtune.sections import Strict
 from vtune.tools import TOOLS
 from vtune.tools.observation import IMAGE_MARK, Observation
 from vtune.tools.similarity import LOOKS

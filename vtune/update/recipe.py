@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from vtune.config import Strict
 from vtune.models.families.family import Part
 from vtune.models.policy import Dtype
+from vtune.sections import Strict
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
 """Decay of a running mean: the share of it that is kept at each step."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import BeforeValidator, Field
 
-from vtune.config import Strict, load_recipe
+from vtune.config import load_recipe
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.cells import (
     SEPARATORS,
@@ -40,6 +40,7 @@ from vtune.schema.fields import Row, wrong
 from vtune.schema.parquet import columns as columns_of
 from vtune.schema.parquet import scan_rows
 from vtune.schema.sample import Sample
+from vtune.sections import Strict
 from vtune.tools import ToolName
 
 

@@ -5,11 +5,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from vtune.config import Strict
 from vtune.data.formats.values import picture_size
 from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.message import Picture
+from vtune.sections import Strict
 
 ENTRY = ("label", "image", "bbox_2d")
 """Keys of an entry of `evidence`."""

@@ -7,13 +7,12 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from vtune.config import Strict
 from vtune.environments import check_environment
 from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_file_output
 from vtune.rollout.prompts import STYLES, Style
 from vtune.schema.sample import Sample
-from vtune.sections import Open
+from vtune.sections import Open, Strict
 from vtune.tools import TOOLS
 from vtune.tools.exchanges import Exchanges, WebRules
 from vtune.tools.image_search import ImageSearchRecipe

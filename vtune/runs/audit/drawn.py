@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from vtune.config import Strict, find, load_recipe
+from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype
@@ -15,6 +15,7 @@ from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.questions import as_today
 from vtune.runs.evaluate.suite import AGENTS, AgentRecipe
 from vtune.sandbox.recipe import SandboxRecipe
+from vtune.sections import Strict
 
 
 class Drawn(Strict):

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from vtune.config import Strict, find, load_recipe
+from vtune.config import find, load_recipe
 from vtune.data.formats.samples import NAME as SAMPLES
 from vtune.errors import DataError
 from vtune.protocols import ProtocolName
@@ -23,6 +23,7 @@ from vtune.runs.evaluate.questions import (
     read_records,
 )
 from vtune.schema.sample import Sample
+from vtune.sections import Strict
 from vtune.tools import ToolName
 from vtune.verifiers import verifier_of
 from vtune.verifiers.detection import with_iou

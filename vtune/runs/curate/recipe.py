@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from vtune.config import Strict, Uses
+from vtune.config import Uses
 from vtune.curate.difficulty import Band, FirstPass
 from vtune.curate.filters import FILTERS, Filter, FilterPart, Records
 from vtune.curate.item import Selected
@@ -22,6 +22,7 @@ from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.curate.rows import Source
 from vtune.sandbox.recipe import SandboxRecipe
 from vtune.schema.source_names import is_taken
+from vtune.sections import Strict
 
 
 def _switched(tools: object) -> object:

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
-from vtune.config import Strict
 from vtune.curate.filters import FILTERS, no_reason
 from vtune.curate.item import Item, Record, Selected, concerns, identity
 from vtune.data.offer import offering
@@ -21,6 +20,7 @@ from vtune.schema.sample import Sample, check_unanswered
 from vtune.schema.sample_row import SAMPLE_NEEDS, sample_from_row
 from vtune.schema.source_names import check_source
 from vtune.schema.trajectory_row import LATE_COLUMNS, TRAJECTORY_COLUMNS, trajectory_from_row
+from vtune.sections import Strict
 from vtune.tools import ToolName
 
 Kind = Literal["samples", "traces"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ConfigDict, ValidationError
 
-from vtune.config import Strict, load_recipe
+from vtune.config import load_recipe
 from vtune.data.traces import LEGIBLE, LOOKS, Look, Region, code_trace, regions, showable, tool_trace
 from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_parquet_output
@@ -32,6 +32,7 @@ from vtune.schema.parquet import (
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample, check_unanswered
 from vtune.schema.trajectory import Trajectory
+from vtune.sections import Strict
 from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
 from vtune.tools.python import NAME as PYTHON

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from vtune.config import Strict, find, load_recipe, recipe_keys, shipped
+from vtune.config import find, load_recipe, recipe_keys, shipped
 from vtune.errors import BrokenPart, DataError, RecipeError, RunFailed, ServiceError, VtuneError
 from vtune.protocols.protocol import NoRule
 from vtune.report.progress import say
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.sections import Strict
 
 SUITES, GROUPS = "eval_suites", "eval_suites.groups"
 """The packages that contain the built-in suites and groups."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import Field
 
-from vtune.config import Strict
 from vtune.errors import RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.completions import NoVerdict
@@ -20,6 +19,7 @@ from vtune.protocols.protocol import Grade, Judging, JudgingTogether, Rule, said
 from vtune.report.progress import say
 from vtune.runs.evaluate.unjudged import Key, all_judged, not_judged
 from vtune.schema.sample import Sample
+from vtune.sections import Strict
 
 CACHE = "grader.jsonl"
 """File in an evaluation's folder: the model's replies by request."""

@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vtune.config import Strict
 from vtune.errors import RecipeError
 from vtune.files.reading import read_text
+from vtune.sections import Strict
 
 ROOT = "VTUNE_DATA"
 """Environment variable with a folder to use instead of `data`, the suites' default."""

@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vtune.config import Strict, load_recipe, shipped
+from vtune.config import load_recipe, shipped
 from vtune.errors import RecipeError, nearest
 from vtune.runs.evaluate.causes import KEYS, Cause, changed, concluded, with_command, within
 from vtune.runs.evaluate.finished import Finished
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.rescored import judging, parser_keys, readings
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.sections import Strict
 
 PUBLISHED = "published:"
 """Prefix of a row's name."""

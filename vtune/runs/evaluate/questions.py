@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from vtune.config import Strict, Uses
+from vtune.config import Uses
 from vtune.data.formats.building import Options
 from vtune.data.formats.samples import NAME as SAMPLES
 from vtune.data.formats.table import FORMATS
@@ -23,6 +23,7 @@ from vtune.schema.message import Picture
 from vtune.schema.parquet import fingerprint, load_picture, scan_samples
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.sections import Strict
 from vtune.tools import ToolName
 from vtune.verifiers import choice, verifier_of
 from vtune.verifiers.spaces import Space

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from vtune.config import Strict, Uses, find, load_recipe, read_values
+from vtune.config import Uses, find, load_recipe, read_values
 from vtune.data.formats.table import FORMATS, plain_name
 from vtune.errors import DataError, RecipeError
 from vtune.metrics.benchmarks import ScorerName
@@ -30,6 +30,7 @@ from vtune.runs.evaluate.places import located
 from vtune.runs.evaluate.questions import AnswerIn, Source, as_today
 from vtune.runs.evaluate.revisions import revisions
 from vtune.sandbox.recipe import SandboxRecipe
+from vtune.sections import Strict
 from vtune.tools import ToolName
 from vtune.tools.hosts import BlockedHost
 

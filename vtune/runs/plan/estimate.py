@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from vtune.config import Strict
 from vtune.models.families.shape import Shape
 from vtune.rollout.vllm_environment import BATCHED_TOKENS
 from vtune.runs.plan.machine import GB, Machine
+from vtune.sections import Strict
 from vtune.update import memory
 from vtune.update.forward import CHUNK, GPU_CHUNK
 from vtune.update.zero import BUCKET

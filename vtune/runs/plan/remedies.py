@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from vtune.config import Strict
 from vtune.errors import RecipeError
 from vtune.models.families import FAMILIES
 from vtune.models.families.shape import Shape
@@ -29,6 +28,7 @@ from vtune.runs.plan.estimate import (
 )
 from vtune.runs.plan.machine import GB, GPUS_PER_HOST, Machine, hosts_of
 from vtune.runs.plan.seconds import step_of
+from vtune.sections import Strict
 from vtune.update.sequence import possible_sizes
 
 R = TypeVar("R", bound=Strict)

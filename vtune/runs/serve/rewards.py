@@ -11,13 +11,14 @@ from typing import Any
 from pydantic import ConfigDict
 from starlette.types import ASGIApp
 
-from vtune.config import Strict, find, load_recipe
+from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
 from vtune.files.reading import read_text, why_unread
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.service import Service, app_of
 from vtune.runs.interpreter import responsive
 from vtune.runs.serve.listening import Binding, listen, serve_until_stopped, url_of
+from vtune.sections import Strict
 
 SHORTEST_TOKEN = 16
 """Characters; ours: anything shorter can be guessed."""

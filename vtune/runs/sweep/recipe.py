@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from vtune.config import Strict, Uses, find, load_recipe, override
+from vtune.config import Uses, find, load_recipe, override
 from vtune.errors import RecipeError, nearest
 from vtune.models.source import resolved
 from vtune.runs.evaluate.suite import EvalSuite
@@ -16,6 +16,7 @@ from vtune.runs.sweep.numbers import HELD_OUT
 from vtune.runs.sweep.placeholders import OF_RUNS, PREPARED, SEED, Row, filled, marks, rows
 from vtune.runs.sweep.table import SWEEP, TABLE
 from vtune.runs.train.rl_recipe import RLRecipe
+from vtune.sections import Strict
 from vtune.uses import USES
 
 OWN = "sweep."

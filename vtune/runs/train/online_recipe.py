@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from vtune.config import Strict
+from vtune.sections import Strict
 from vtune.update.recipe import Checkpoints
 
 

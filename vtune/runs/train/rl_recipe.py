@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from vtune.advantage.recipe import Advantage, Credit
-from vtune.config import Strict, Uses
+from vtune.config import Uses
 from vtune.errors import RecipeError
 from vtune.models.pictures import PixelBudget
 from vtune.reward.recipe import RewardRecipe
@@ -14,6 +14,7 @@ from vtune.runs.agent.kinds import check_tensor_parallel
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.train.online_recipe import OnlineEval, check_best
 from vtune.sandbox.recipe import SandboxRecipe
+from vtune.sections import Strict
 from vtune.update.losses.section import LossSection
 from vtune.update.recipe import Checkpoints, Update
 

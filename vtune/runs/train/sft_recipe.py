@@ -4,9 +4,10 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from vtune.config import Strict, Uses
+from vtune.config import Uses
 from vtune.models.pictures import PixelBudget
 from vtune.runs.train.online_recipe import OnlineEval, check_best
+from vtune.sections import Strict
 from vtune.update.recipe import Checkpoints, Update
 
 

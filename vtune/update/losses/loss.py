@@ -7,8 +7,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from jaxtyping import Bool, Float, Int
 from pydantic import Field, model_validator
 
-from vtune.config import Strict
 from vtune.registry import Parts, first_line
+from vtune.sections import Strict
 from vtune.update.losses.aggregation import Aggregation
 from vtune.update.losses.divergence import MAX_LOG_RATIO, KLEstimator
 from vtune.update.losses.tensor import Tensor

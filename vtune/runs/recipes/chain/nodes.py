@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vtune.config import Strict, load_recipe, read_values
+from vtune.config import load_recipe, read_values
 from vtune.errors import RecipeError
 from vtune.kinds import kind_of
 from vtune.runs.curate.recipe import DataRecipe, PassRate
@@ -15,6 +15,7 @@ from vtune.runs.recipes.chain.headers import Command, commands_of
 from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.runs.train.sft_recipe import SFTRecipe
+from vtune.sections import Strict
 
 KINDS: dict[str, type[Strict]] = {
     "data": DataRecipe,
