@@ -73,19 +73,22 @@ class Completion:
 
 
 class Engine(Protocol):
-    """Generates turns. Trajectories register while they run, so that an engine can wait for all of them."""
+    """Generates turns. Trajectories register while they run, so that an engine can wait for all of them.
 
-    cohorts: int
+    One that generates turns as they come takes `cohorts`, `join` and `leave` from here.
+    """
+
+    cohorts: int = 1
     """The number of groups that trajectories are divided into: a batching engine generates for one cohort
     while the tools of the other run. 1 if turns are generated as they come."""
 
     def join(self, cohort: int) -> None:
         """A conversation starts; others may start right after it."""
-        ...
+        return
 
     def leave(self, cohort: int) -> None:
         """A conversation has ended, and no other follows it."""
-        ...
+        return
 
     async def generate(self, request: Request) -> Completion:
         """Generate one turn.

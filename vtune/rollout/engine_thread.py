@@ -13,15 +13,13 @@ from vtune.rollout.engine import Completion, Engine, Request, Weights
 T = TypeVar("T")
 
 
-class EngineThread:
+class EngineThread(Engine):
     """Lets the first process of a tensor-parallel group generate for the others even while it waits for them.
 
     Args:
         make: Creates the engine; called in the thread.
         device: This process's device.
     """
-
-    cohorts = 1
 
     def __init__(self, make: Callable[[], Engine], device: torch.device) -> None:
         self._loop = asyncio.new_event_loop()
@@ -33,12 +31,6 @@ class EngineThread:
             return make()
 
         self._engine = asyncio.run_coroutine_threadsafe(made(), self._loop).result()
-
-    def join(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
-
-    def leave(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
         """Generate one turn; see the engine."""

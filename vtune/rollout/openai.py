@@ -18,7 +18,7 @@ from vtune.judge.completed import LENGTH, Completed
 from vtune.judge.completions import Completions, Unreadable
 from vtune.models.pictures import PictureReader, PixelBudget, Pixels
 from vtune.models.served import PREFIX
-from vtune.rollout.engine import Completion, Finish, Request, Weights
+from vtune.rollout.engine import Completion, Engine, Finish, Request, Weights
 from vtune.rollout.submission import Kept, seed_of
 from vtune.rollout.usage import Ledger, Used
 from vtune.rollout.words import Screen, Words
@@ -119,7 +119,7 @@ class ServedPolicy:
         return cls(Words(), PictureReader(Screen(served.side_multiple), budget))
 
 
-class OpenAIEngine:
+class OpenAIEngine(Engine):
     """Generates turns through an endpoint; `async with` opens it.
 
     A turn without a reply ends its conversation, which is unscored. There are no token ids and no
@@ -132,8 +132,6 @@ class OpenAIEngine:
         max_batch: Turns that may be generated at the same time.
         ledger: Records the usage of each turn; None: it is not recorded.
     """
-
-    cohorts = 1
 
     def __init__(
         self,
@@ -173,12 +171,6 @@ class OpenAIEngine:
             RecipeError: If the key is not set.
         """
         await self._completions.__aenter__()
-
-    def join(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
-
-    def leave(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
         """Generate one turn.

@@ -15,7 +15,7 @@ from vtune.errors import DataError, ServiceError, nearest
 from vtune.files.json_text import parse_json
 from vtune.files.reading import open_input, read_lines
 from vtune.models.served import SCRIPTED
-from vtune.rollout.engine import Completion, Finish, Request, Weights
+from vtune.rollout.engine import Completion, Engine, Finish, Request, Weights
 
 SHAPE = 'write a JSON object per line: {"id": "vstar/0", "turns": ["<answer>A</answer>"]}'
 
@@ -112,19 +112,11 @@ def _line(line: bytes, where: str) -> tuple[Key, Line]:
     return (question, rollout), Line(tuple(turns), cut)
 
 
-class ScriptEngine:
+class ScriptEngine(Engine):
     """Takes turns from a script. It has no tokens; a turn is cut after its first stop text."""
-
-    cohorts = 1
 
     def __init__(self, script: Script) -> None:
         self._script = script
-
-    def join(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
-
-    def leave(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
         """The script's turn for this point of the conversation.

@@ -4,27 +4,19 @@ from collections.abc import Sequence
 from itertools import cycle
 
 from vtune.models.chat import Chat
-from vtune.rollout.engine import Completion, Finish, Request, Weights
+from vtune.rollout.engine import Completion, Engine, Finish, Request, Weights
 
 
-class ScriptedEngine:
+class ScriptedEngine(Engine):
     """Returns the turns of its script one after the other, starting over at the end.
 
     A turn that contains a stop text is cut after it, as a sampling engine would do.
     """
 
-    cohorts = 1
-
     def __init__(self, chat: Chat, script: Sequence[str]) -> None:
         self._chat = chat
         self._turns = cycle(script)
         self._version = 0
-
-    def join(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
-
-    def leave(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
         """The next turn of the script, with log-probability 0 for each token."""

@@ -12,7 +12,7 @@ from vtune.errors import RunFailed
 from vtune.judge.tls import trusted
 from vtune.models.pictures import Pixels
 from vtune.models.policy import Policy
-from vtune.rollout.engine import Completion, Request, Weights
+from vtune.rollout.engine import Completion, Engine, Request, Weights
 from vtune.rollout.fleet import FRESH, Fleet, Server, usable
 from vtune.rollout.server_calls import PATIENCE, Unusable, once
 from vtune.rollout.stopwatch import Stopwatch
@@ -30,7 +30,7 @@ LOOK, LATE = 1.0, 120.0
 server without the newest weights is given up; ours. Transfers end at about the same time in all processes."""
 
 
-class ServersEngine:
+class ServersEngine(Engine):
     """Generates turns on several vLLM servers.
 
     All turns of a group go to one server, which computes its prompt and pictures once; groups are assigned
@@ -44,8 +44,6 @@ class ServersEngine:
         waiting: Covered while something is generated.
         model: The servers' name for the adapter to generate with; None: the model that they have loaded.
     """
-
-    cohorts = 1
 
     def __init__(
         self,
@@ -69,12 +67,6 @@ class ServersEngine:
         self._version = -1
         self._before = -1
         """Oldest weights that a server may still use: the current version, or in transfers the previous."""
-
-    def join(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
-
-    def leave(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
         """Generate one turn, on the group's own server if it works.

@@ -32,7 +32,7 @@ from vtune.models.device import release_cache
 from vtune.models.pictures import PixelBudget, Pixels
 from vtune.models.policy import Dtype, Policy
 from vtune.rollout.adapters import NAME, NUMBER, RANKS, Adapters, written
-from vtune.rollout.engine import Completion, Request, Weights
+from vtune.rollout.engine import Completion, Engine, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Answer, Kept, Submissions, label_of
 from vtune.rollout.tensor_parallel import TensorParallelGroup, Turn, TurnServer
@@ -76,7 +76,7 @@ class Setup:
     all weights."""
 
 
-class VllmEngine:
+class VllmEngine(Engine):
     """Generates turns with a vLLM in this process; every conversation advances on its own.
 
     A group's prompt and pictures are computed once: vLLM finds shared prefixes in its cache.
@@ -88,8 +88,6 @@ class VllmEngine:
         waiting: Covered while something is generated.
         tp_group: The processes that share this vLLM, of which this is the first; None: it is not shared.
     """
-
-    cohorts = 1
 
     def __init__(
         self,
@@ -118,12 +116,6 @@ class VllmEngine:
         with environment(variables), starting(setup.gpu_memory):
             self._llm = AsyncLLM.from_engine_args(arguments)
         keep_numbers_alone(self._llm.output_processor)
-
-    def join(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
-
-    def leave(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
         """Generate one turn.

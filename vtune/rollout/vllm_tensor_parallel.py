@@ -3,14 +3,14 @@
 from vtune.models.device import release_cache
 from vtune.models.pictures import Pixels
 from vtune.models.policy import Policy
-from vtune.rollout.engine import Completion, Request, Weights
+from vtune.rollout.engine import Completion, Engine, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Kept, Submissions
 from vtune.rollout.tensor_parallel import KEPT, Shown, TensorParallelGroup, Turn, TurnClient
 from vtune.rollout.vllm_senders import HandleSender
 
 
-class TensorParallelEngine:
+class TensorParallelEngine(Engine):
     """Requests turns from the first process of its tensor-parallel group, and sends its share of the weights.
 
     Args:
@@ -18,8 +18,6 @@ class TensorParallelEngine:
         tp_group: This process's group.
         waiting: Covered while something is generated.
     """
-
-    cohorts = 1
 
     def __init__(
         self, policy: Policy, tp_group: TensorParallelGroup, *, waiting: Stopwatch | None = None
@@ -31,12 +29,6 @@ class TensorParallelEngine:
         self._pictures: Kept[Shown] = Kept(KEPT, lambda shown: len(shown[1]))
         self._sender = HandleSender(policy, policy.device, tp_group)
         self._client = TurnClient(tp_group.address)
-
-    def join(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
-
-    def leave(self, cohort: int) -> None:
-        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
         """Generate one turn.
