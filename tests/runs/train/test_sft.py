@@ -12,6 +12,7 @@ import vtune.runs.train.sft as training
 from tests.runs.commands import numbers, same_weights, setting, sft, vtune
 from tests.runs.launched import eventually
 from vtune.config import find, load_recipe
+from vtune.errors import DataError
 from vtune.models.pictures import PictureReader, Pixels
 from vtune.models.policy import Policy, load_chat
 from vtune.models.source import resolved
@@ -48,6 +49,27 @@ def test_a_share_of_an_epoch_loses_no_batch_to_rounding(epochs: float, traces: i
         training.steps_of(load_recipe(find("codev", "recipes.sft"), SFTRecipe, settings), traces=traces)
         == steps
     )
+
+
+def test_the_first_process_alone_reads_the_traces_and_checks_the_model(
+    lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = (f"model={tmp_path / 'nowhere'}", f"data=['{lens / 'traces.parquet'}']", "epochs=1.0")
+    recipe = load_recipe(find("codev", "recipes.sft"), SFTRecipe, (*settings, "batch_size=8"))
+
+    def trained(recipe: SFTRecipe, suites: object, out: Path, ranks: Ranks, steps: int, **_: Any) -> Any:
+        return {"rank": ranks.rank, "steps": steps}
+
+    monkeypatch.setattr(training, "_train", trained)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "read_trajectories", None)
+        ran = training.run_sft(recipe, tmp_path / "run", resume=False)
+    assert ran == {"traces": 32, "rank": 1, "steps": 4}
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(DataError, match="nowhere"):
+        training.run_sft(recipe, tmp_path / "run", resume=False)
 
 
 def test_a_run_writes_what_it_was_asked_and_where_it_ran(cold_start: Path, lens: Path) -> None:

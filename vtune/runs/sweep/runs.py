@@ -28,7 +28,7 @@ from vtune.runs.sweep.placeholders import PREPARED
 from vtune.runs.sweep.preparing import Command, preparations, prepared_in
 from vtune.runs.sweep.recipe import SUITES, Plan
 from vtune.runs.sweep.table import DONE, SWEEP, TABLE, Run, sweep_table
-from vtune.runs.train.rl import check_rl
+from vtune.runs.train.rl import check_rl, suites_of
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import fingerprint
 
@@ -266,7 +266,7 @@ def run_sweep(
     for run in _firsts(plan, out):
         recipe = _recipe(plan, run, out) if run.trained else None
         if recipe is not None and not any(_is_to_come(name, out) for name in (recipe.model, *recipe.data)):
-            check_rl(recipe, world=processes)
+            check_rl(recipe, suites_of(recipe), world=processes)
     _check_held_out(plan, out)
     check_sweep_folder(plan, out, resume=resume, processes=processes)
     out.mkdir(parents=True, exist_ok=True)

@@ -103,10 +103,9 @@ def run_rl(
     check_profile(profile, done=0, steps=recipe.steps)
     ranks = Ranks.of_this_process()
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
-    if ranks.first:
-        check_rl(recipe, world=ranks.world)
     suites = suites_of(recipe)
     if ranks.first:
+        check_rl(recipe, suites, world=ranks.world)
         check_pinned(suites, out)
     check_loopback(recipe, suites, ranks)
     with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):

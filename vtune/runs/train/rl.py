@@ -36,7 +36,7 @@ from vtune.update.sequence import check_sequence_parallel
 from vtune.verifiers.listing import Lists
 
 
-def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
+def check_rl(recipe: RLRecipe, suites: Sequence[Loaded], *, world: int) -> dict[str, Any]:
     """Check everything that can be checked before weights are loaded, for a run of `world` processes.
 
     Raises:
@@ -47,8 +47,7 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
         check_vllm()
         check_devices(recipe.rollout.tensor_parallel)
     check_keys(recipe.reward)
-    loaded = suites_of(recipe)
-    for tools in (recipe.tools, *(one.suite.tools for one in loaded)):
+    for tools in (recipe.tools, *(one.suite.tools for one in suites)):
         check_encoders(tools)
     check_asking(recipe.tools)
     check_writers(recipe.tools, world=world)
@@ -67,8 +66,7 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     check_first_prompts(recipe)
     check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
     check_summariser(recipe.tools)
-    model = recipe.model if Ranks.of_this_process().first else None
-    check_suites(loaded, recipe.tools, model=model, world=world)
+    check_suites(suites, recipe.tools, model=recipe.model, world=world)
     return facts
 
 

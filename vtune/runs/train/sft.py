@@ -61,24 +61,19 @@ COUNTED = 200
 """If a trace is too long, at most this many are measured to count the others; ours."""
 
 
-def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
-    """Check everything that can be checked before weights are loaded.
+def check_sft(recipe: SFTRecipe, suites: Sequence[Loaded], *, world: int) -> None:
+    """Check everything that can be checked before weights are loaded, for a run of `world` processes.
 
     Raises:
         VtuneError: With the first problem found.
     """
     load_chat(recipe.model)
     found = find_shape(recipe.model, None)
-    ranks = Ranks.of_this_process()
-    world, first = ranks.world, ranks.first
     check_sequence_parallel(recipe.update.sequence_parallel, world, found and found[0])
     check_targets(recipe.model, recipe.update)
-    suites = load_suites(recipe.eval, kind="transformers")
-    check_suites(suites, model=recipe.model if first else None, world=world)
-    plan = check_traces(recipe)
-    if first:
-        check_lengths(recipe)
-    return plan
+    check_suites(suites, model=recipe.model, world=world)
+    check_traces(recipe)
+    check_lengths(recipe)
 
 
 def check_traces(recipe: SFTRecipe) -> dict[str, Any]:
@@ -99,7 +94,7 @@ def check_traces(recipe: SFTRecipe) -> dict[str, Any]:
             fix="lower batch_size or give more data",
         )
     problem = warm_up_problem(recipe.update, updates=steps)
-    if problem and Ranks.of_this_process().first:
+    if problem:
         say(f"warning: {problem}")
     return {"traces": len(traces), "steps": steps}
 
@@ -141,20 +136,24 @@ def run_sft(
     """
     check_tracker(track)
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
-    plan = check_sft(recipe)
-    check_profile(profile, done=0, steps=plan["steps"])
     suites = load_suites(recipe.eval, kind="transformers")
     ranks = Ranks.of_this_process()
+    if ranks.first:
+        # The others wait for it in `start`, and are ended if it fails.
+        check_sft(recipe, suites, world=ranks.world)
+    data = [Path(name) for name in recipe.data]
+    traces = len(trajectory_store(data))
+    steps = steps_of(recipe, traces=traces)
+    check_profile(profile, done=0, steps=steps)
     if ranks.first:
         check_pinned(suites, out)
     idle = partial(idle_judge_of, suites)
     check_services_here(recipe.model_dump(mode="json"), values_of(suites), ranks, idle_judge=idle)
-    data, steps = [Path(name) for name in recipe.data], plan["steps"]
     with running(out, recipe, data, resume=resume, ranks=ranks, steps=steps):
         if ranks.first:
             pin_suites(suites, out)
         trained = _train(recipe, suites, out, ranks, steps, resume=resume, track=track, profile=profile)
-        return {"traces": plan["traces"], **trained}
+        return {"traces": traces, **trained}
 
 
 def _train(
