@@ -1,5 +1,6 @@
 import errno
 import fcntl
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,16 @@ def test_a_lock_has_one_holder(tmp_path: Path) -> None:
             lock(second)
         first.close()
         assert lock(second.fileno(), wait=True)
+
+
+def test_a_look_at_a_run_does_not_refuse_a_start_at_that_moment(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        pass
+    looked = (tmp_path / ".lock").open()
+    fcntl.flock(looked, fcntl.LOCK_SH)
+    threading.Timer(0.2, looked.close).start()
+    with locked(tmp_path):
+        assert looked.closed
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])

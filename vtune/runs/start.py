@@ -1,9 +1,11 @@
 """Whether a run can start in a folder, and the lock that keeps others out of it."""
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from vtune.errors import RecipeError
 from vtune.files.locks import lock
@@ -16,6 +18,9 @@ _ELSEWHERE = "wait for it to end, or choose another --out"
 
 LOCK = ".lock"
 """Lock file in a folder in which a process works."""
+PATIENCE, PAUSE = 1.0, 0.02
+"""Seconds for which a lock that is held is tried again, and between tries; ours. `is_running`, which viewers
+call, holds it for a moment."""
 PINNED = "eval.json"
 """The file that identifies a run's evaluations."""
 UNTRAINED = {"recipe.yaml", "environment.json", PINNED, "logs", LOCK, USES}
@@ -79,7 +84,7 @@ def locked(folder: Path, *, fix: str = _ELSEWHERE) -> Iterator[None]:
         raise unwritable(folder, error, "--out") from None
     with file:
         try:
-            alone = lock(file)
+            alone = _lock(file)
         except BlockingIOError:
             raise RecipeError(f"another process is working in {folder}", fix=fix) from None
         if not alone:
@@ -88,6 +93,18 @@ def locked(folder: Path, *, fix: str = _ELSEWHERE) -> Iterator[None]:
                 "and `vtune watch` cannot tell that a run goes on there"
             )
         yield
+
+
+def _lock(file: IO[str]) -> bool:
+    """`lock`, tried for a while."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return lock(file)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(PAUSE)
 
 
 def is_running(folder: Path) -> bool:
