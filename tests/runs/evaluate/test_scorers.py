@@ -14,6 +14,7 @@ from tests.runs.evaluate.scripted import evaluated as run_script
 from tests.runs.evaluate.test_suites import SMALL, Saying
 from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError, RecipeError
+from vtune.runs.evaluate import scorers
 from vtune.runs.evaluate.finished import read_results
 from vtune.runs.evaluate.grading import regrade
 from vtune.runs.evaluate.rollout_files import reopen_unscored
@@ -321,6 +322,30 @@ def test_mega_bench_is_a_mean_over_tasks_once_its_evaluator_has_scored(
     again = vtune("eval", *words, "--out", tmp_path / "out", "--resume", "--json")
     assert again.code == 0, again.err
     assert json.loads(again.out)["groups"]["orsta-table2"]["average"] == pytest.approx(0.25)
+
+
+def test_an_import_that_fails_leaves_the_evaluation_as_it_was(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [sample.id for sample in asked("ocrbench-v2", data)]
+    said = dict(zip(names, ([reply] for reply in REPLIES), strict=True))
+    out = tmp_path / "out"
+    model = write_script(tmp_path / "r.jsonl", said)
+    looked = ["reward.max_unscored=0.5", "reward.evidence.search_sources=[ocrbench_v2]"]
+    run_script("ocrbench-v2", model, data, out, "--agent", "direct", *(f"--set={one}" for one in looked))
+    assert vtune("faithfulness", out).code == 0
+    export_replies(out, tmp_path / "predictions.json")
+    scored = official(tmp_path / "predictions.json", tmp_path / "scored.json", {"w0": 0.5})
+    before = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
+    assert "audit.json" in before
+
+    def fails(*_: object) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(scorers, "write_atomically", fails)
+    with pytest.raises(OSError, match="the disk is gone"):
+        import_scores(out, scored)
+    assert {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()} == before
 
 
 def test_shares_of_looks_use_the_imported_scores(data: Path, tmp_path: Path) -> None:

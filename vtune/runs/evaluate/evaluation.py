@@ -53,7 +53,7 @@ from vtune.runs.evaluate.questions import (
 )
 from vtune.runs.evaluate.rejudged import BATCH as JUDGE_BATCH
 from vtune.runs.evaluate.rejudged import judge_prompts
-from vtune.runs.evaluate.reopened import replacing
+from vtune.runs.evaluate.reopened import replacing, withdraw
 from vtune.runs.evaluate.revisions import revisions
 from vtune.runs.evaluate.rollout_files import forget, forget_all, kept
 from vtune.runs.evaluate.suite import EvalSuite, check_complete, check_published
@@ -293,6 +293,7 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
         result |= _judge_of(asked, records, scorer) | found.as_result()
         result |= {"seconds": time.monotonic() - began}
         write_atomically(files[RESULTS], json.dumps(result, indent=2) + "\n")
+        withdraw(out)
     (out / STARTED).unlink()
     shutil.rmtree(asked.portions)
     forget_all(out)

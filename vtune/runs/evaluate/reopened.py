@@ -57,7 +57,6 @@ def replacing(out: Path) -> Iterator[dict[str, Path]]:
     beside = {name: out / f"{name}.new" for name in NEW}
     try:
         yield beside
-        _withdraw(out)
         for name, file in beside.items():
             file.replace(out / name)
     finally:
@@ -65,8 +64,11 @@ def replacing(out: Path) -> Iterator[dict[str, Path]]:
             file.unlink(missing_ok=True)
 
 
-def _withdraw(out: Path) -> None:
-    """Remove the earlier results and the audit based on them, as their files are about to change."""
+def withdraw(out: Path) -> None:
+    """Remove the earlier results and the audit based on them, as their files are about to change.
+
+    Called last within `replacing`: if the process is killed then, `--resume` continues from `trajectories`.
+    """
     if not (out / RESULTS).exists():
         return
     (out / RESULTS).unlink()

@@ -33,6 +33,7 @@ from vtune.runs.evaluate.grading import (
 )
 from vtune.runs.evaluate.items import ITEMS, by_question
 from vtune.runs.evaluate.rejudged import CACHE
+from vtune.runs.evaluate.reopened import replacing
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.unjudged import check_silent
 from vtune.runs.evaluate.windows import LEFT_OUT, is_left_out, slim
@@ -177,7 +178,7 @@ def _with_score(trajectory: Trajectory, score: float | None, sample: Sample, sui
 def _rewritten(
     found: Finished, scorer: OfficialScorer, scores: Mapping[str, float | None], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write everything that the scores change; `results.json` comes last."""
+    """Write everything that the scores change; all files are replaced at the end, `results.json` last."""
     marks, fallbacks, small, differ = [], [], [], []
     taken = left_out = compared = 0
     for trajectory, sample in _joined(found, scorer, scores):
@@ -197,20 +198,19 @@ def _rewritten(
     check_silent(found.folder, silent, len(marks), what="verdict on what their calls show")
     score = scores_of(found.suite.scorer, marks, fallbacks)
     official_facts = {**facts, "taken": taken, "left_out": left_out, "compared": compared, "differ": differ}
-    changed = {
-        "score": score,
-        **by_question(marks, found.folder / ITEMS),
-        "sources": by_source(small, evidence_score=found.suite.reward.evidence.full),
-        **audit_facts(rows, found.suite),
-        "official": official_facts,
-    }
-    stored = found.folder / TRAJECTORIES
-    write_trajectories(
-        stored, (trajectory for trajectory, _ in _joined(found, scorer, scores)), run=found.folder
-    )
+    joined = (trajectory for trajectory, _ in _joined(found, scorer, scores))
     known = found.results.get("official") or {}
-    removed = known.get("sha256") != facts["sha256"] and forget_audit(found.folder)
-    write_atomically(found.folder / RESULTS, json.dumps({**found.results, **changed}, indent=2) + "\n")
+    with replacing(found.folder) as files:
+        changed = {
+            "score": score,
+            **by_question(marks, files[ITEMS]),
+            "sources": by_source(small, evidence_score=found.suite.reward.evidence.full),
+            **audit_facts(rows, found.suite),
+            "official": official_facts,
+        }
+        write_trajectories(files[TRAJECTORIES], joined, run=found.folder)
+        write_atomically(files[RESULTS], json.dumps({**found.results, **changed}, indent=2) + "\n")
+        removed = known.get("sha256") != facts["sha256"] and forget_audit(found.folder)
     return {"score": score, "official": official_facts, "audit_removed": removed}
 
 
