@@ -10,6 +10,7 @@ import pytest
 from vtune.errors import RecipeError, RunFailed
 from vtune.files.writing import (
     atomic_file,
+    atomic_folder,
     check_file_output,
     check_folder_output,
     open_to_others,
@@ -94,6 +95,27 @@ def test_a_file_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_text() == "old"
     write_atomically(path, "new")
     assert path.read_text() == "new"
+
+
+def test_two_that_write_one_folder_leave_each_other_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+
+    def interleaved() -> None:
+        with atomic_folder(folder) as late:
+            (late / "a").write_text("late")
+            with atomic_folder(folder) as early:
+                (early / "a").write_text("early")
+            assert (late / "a").read_text() == "late"
+
+    with pytest.raises(RecipeError, match=r"out exists\n.*remove it"):
+        interleaved()
+    assert [file.read_text() for file in tmp_path.glob("**/a")] == ["early"]
+
+
+def test_a_folder_whose_content_fails_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match="df -h"), atomic_folder(tmp_path / "deep/out"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert not [*(tmp_path / "deep").iterdir()]
 
 
 def test_a_full_disk_is_a_message_that_names_the_output(tmp_path: Path) -> None:

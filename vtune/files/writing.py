@@ -7,6 +7,7 @@ file, nor a folder by any of them, and nothing is written over, or into, an inpu
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -119,6 +120,38 @@ def atomic_file(path: Path, *, option: str | None = "--out") -> Iterator[Path]:
     finally:
         with suppress(OSError):  # a file system that has become read-only keeps it; that is reported above
             partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path, *, option: str = "--out") -> Iterator[Path]:
+    """Yields an empty folder to fill; on exit it gets its name, unless there was an error.
+
+    Args:
+        path: The folder, which does not exist.
+        option: The option that named it, for the remedy.
+
+    Raises:
+        RecipeError: If it cannot be written, or another process has written it meanwhile.
+        RunFailed: If there is no room for it.
+    """
+    partial = _beside(path)
+    try:
+        partial.mkdir(parents=True)
+    except OSError as error:
+        raise unwritable(path, error, option) from None
+    try:
+        yield partial
+        partial.rename(path)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise RecipeError(
+                f"{_shown(path)} exists", fix=f"choose another {option}, or remove it"
+            ) from None
+        if error.errno not in (*NO_ROOM, errno.EROFS):
+            raise  # from something that was read meanwhile
+        raise unwritable(path, error, option) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_atomically(path: Path, content: str | bytes, *, option: str | None = "--out") -> None:

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 
+import vtune.runs.evaluate.exports.table as exporting
 from tests.data.benchmarks import make_vstar
 from tests.runs.commands import Ended, vtune
 from tests.runs.evaluate.scripted import LOOK, asked, evaluated, write_script
 from vtune.config import find, load_recipe
 from vtune.data.formats import specimens_tsv
 from vtune.data.formats.table import FORMATS
+from vtune.errors import RecipeError
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.message import Message
 from vtune.schema.parquet import read_trajectories
@@ -209,6 +211,28 @@ def test_an_impossible_export_is_refused_and_leaves_nothing(
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     assert "pip install 'vtune[export]'" in refused(finished, out, "vlmevalkit").err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_exports_to_one_folder_leave_each_other_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "export"
+
+    def quick(finished: Any, folder: Path) -> dict[str, Any]:
+        (folder / "by").write_text("quick")
+        return {"files": ["by"]}
+
+    def slow(finished: Any, folder: Path) -> dict[str, Any]:
+        (folder / "by").write_text("slow")
+        exporting.run_export_evaluation(tmp_path / "run", out, "quick")
+        assert (folder / "by").read_text() == "slow"
+        return {"files": ["by"]}
+
+    monkeypatch.setattr(exporting, "EXPORTS", {"quick": quick, "slow": slow})
+    monkeypatch.setattr(exporting, "read_finished", lambda folder: None)
+    with pytest.raises(RecipeError, match="export exists"):
+        exporting.run_export_evaluation(tmp_path / "run", out, "slow")
+    assert (out / "by").read_text() == "quick"
 
 
 def test_failed_rollouts_in_a_script_fail_again(finished: Path, tmp_path: Path) -> None:

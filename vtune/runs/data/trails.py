@@ -10,7 +10,7 @@ from vtune.data import trail_world, trails
 from vtune.data.trail_world import World
 from vtune.data.trails import Split
 from vtune.errors import RecipeError
-from vtune.files.writing import check_folder_output
+from vtune.files.writing import atomic_folder, check_folder_output
 from vtune.report.progress import followed
 from vtune.runs.data.indexing import METADATA, index_passages, index_pictures
 from vtune.runs.data.tiny import add_tiny, check_tiny
@@ -99,17 +99,14 @@ def _write_corpus(file: Path, world: World) -> int:
 
 def _write_banners(folder: Path, world: World) -> int:
     """Write pictures and their titles, as `vtune data index --pictures` reads them."""
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
     rows = []
-    for number, town in enumerate(town for half in world.towns.values() for town in half):
-        name = f"{number:03d}.png"
-        (partial / name).write_bytes(png_of(trail_world.banner(town)))
-        rows.append({"file_name": name, "title": town.name})
-    _write_lines(partial / METADATA, rows)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+    with atomic_folder(folder) as partial:
+        for number, town in enumerate(town for half in world.towns.values() for town in half):
+            name = f"{number:03d}.png"
+            (partial / name).write_bytes(png_of(trail_world.banner(town)))
+            rows.append({"file_name": name, "title": town.name})
+        _write_lines(partial / METADATA, rows)
+        shutil.rmtree(folder, ignore_errors=True)  # left by a start that failed later
     return len(rows)
 
 

@@ -18,7 +18,7 @@ from PIL import Image
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.files.json_text import read_record
 from vtune.files.terminal import brief
-from vtune.files.writing import check_folder_output
+from vtune.files.writing import atomic_folder, check_folder_output
 from vtune.models.adapter_files import CONFIG, WEIGHTS
 from vtune.models.pictures import PixelBudget, Pixels
 from vtune.models.policy import Dtype, Policy, load_policy, policy_logprobs, save_policy
@@ -67,14 +67,8 @@ def run_export(source: Path, out: Path, *, dtype: Dtype | None, vllm: Drawer) ->
     if out.exists():
         raise RecipeError(f"{out} exists", fix="choose another folder, or remove it")
     check_folder_output(out, option="folder")
-    temporary = out.with_name(f".{out.name}.part")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
-        result = _filled(source, temporary, dtype) | {"vllm": _by_engine(temporary, vllm)}
-        temporary.rename(out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with atomic_folder(out, option="folder") as partial:
+        result = _filled(source, partial, dtype) | {"vllm": _by_engine(partial, vllm)}
     return {"model": str(out)} | result
 
 

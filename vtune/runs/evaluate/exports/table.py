@@ -1,13 +1,12 @@
 """`vtune export --as`: the formats, and what they have in common."""
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from vtune.errors import RecipeError, nearest
-from vtune.files.writing import check_folder_output
+from vtune.files.writing import atomic_folder, check_folder_output
 from vtune.runs.evaluate.exports import inspect, lmms_eval, scripted, vlmevalkit
 from vtune.runs.evaluate.finished import Finished, read_finished
 
@@ -46,12 +45,6 @@ def run_export_evaluation(folder: Path, out: Path, name: str) -> dict[str, Any]:
         raise RecipeError(f"{out} exists", fix="choose another folder, or remove it")
     check_folder_output(out, inputs=[folder], option="OUT")
     finished = read_finished(folder)
-    partial = out.with_name(f".{out.name}.part")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    with atomic_folder(out, option="OUT") as partial:
         written = EXPORTS[name](finished, partial)
-        partial.rename(out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return {"format": name, "out": str(out), **written}
