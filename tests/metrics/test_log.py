@@ -1,3 +1,4 @@
+import errno
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,21 @@ def test_a_broken_line_is_reported(tmp_path: Path, line: str) -> None:
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.jsonl"):
         read_metrics(tmp_path / "nowhere.jsonl")
+
+
+def test_a_full_disk_is_a_message_and_keeps_the_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    write(path, range(5), first_step=0)
+    before = path.read_bytes()
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(RunFailed, match=r"metrics\.jsonl cannot be written: No space left(.|\n)*make room"):
+        MetricsLog(path, first_step=3)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

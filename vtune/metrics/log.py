@@ -11,6 +11,7 @@ from typing import IO, Any, Self
 from vtune.errors import DataError, RunFailed
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.files.writing import write_atomically
 
 REPAIR = "restore the line, or delete it: training does not depend on it"
 
@@ -44,10 +45,7 @@ class MetricsLog:
             for line in (read_metrics(path) if path.exists() else [])
             if line.step < first_step or (line.step == first_step and line.source in also)
         ]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text("".join(map(_dump, kept)), encoding="utf-8")
-        partial.replace(path)
+        write_atomically(path, "".join(map(_dump, kept)), option=None)
         self._file: IO[str] = path.open("a", encoding="utf-8")
 
     def __enter__(self) -> Self:

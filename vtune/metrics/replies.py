@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.files.writing import write_atomically
 from vtune.models.families import placeholders
 from vtune.schema.message import IMAGE
 from vtune.schema.parquet import scan_columns
@@ -80,13 +81,8 @@ def _rank(trajectory: Trajectory) -> tuple[bool, float, str, int, int]:
 
 def keep_replies(run: Path, step: int, shown: Sequence[Trajectory]) -> None:
     """Write a step's replies to the run's `replies/`, one JSON object per line, replacing old ones."""
-    folder = run / "replies"
-    folder.mkdir(exist_ok=True)
-    path = folder / f"step-{step:06d}.jsonl"
-    partial = path.with_suffix(".partial")
     lines = [json.dumps(_entry(one), allow_nan=False) + "\n" for one in shown]
-    partial.write_text("".join(lines), encoding="utf-8")
-    partial.replace(path)
+    write_atomically(run / "replies" / f"step-{step:06d}.jsonl", "".join(lines), option=None)
 
 
 def forget_replies(run: Path, first_step: int) -> None:

@@ -220,7 +220,7 @@ class MLflow:
         self._run = self._client.create_run(experiment, run_name=title(out)).info.run_id
         self._client.log_dict(self._run, dict(settings), "recipe.json")
         self._client.set_tag(self._run, "mlflow.note.content", verbatim(local_page(out)))
-        known.write_text(self._run, encoding="utf-8")
+        write_atomically(known, self._run, option=None)
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
         """See `Backend`."""

@@ -10,7 +10,7 @@ from vtune.data import trail_world, trails
 from vtune.data.trail_world import World
 from vtune.data.trails import Split
 from vtune.errors import RecipeError
-from vtune.files.writing import atomic_folder, check_folder_output
+from vtune.files.writing import atomic_folder, check_folder_output, write_atomically
 from vtune.report.progress import followed
 from vtune.runs.data.indexing import METADATA, index_passages, index_pictures
 from vtune.runs.data.tiny import add_tiny, check_tiny
@@ -112,6 +112,5 @@ def _write_banners(folder: Path, world: World) -> int:
 
 def _write_lines(file: Path, rows: Iterable[dict[str, Any]]) -> int:
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-    file.with_name(f".{file.name}.partial").write_text("".join(lines), encoding="utf-8")
-    file.with_name(f".{file.name}.partial").rename(file)
+    write_atomically(file, "".join(lines))
     return len(lines)
