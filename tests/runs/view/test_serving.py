@@ -1,9 +1,12 @@
+import asyncio
 import json
 import socket
+import threading
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
+import httpx2
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
@@ -115,6 +118,32 @@ def test_a_label_goes_to_the_file_beside_the_run(page: TestClient, run: Path) ->
         sent = page.post("api/0/label/step-000000/1", json=wrong, headers={"origin": HERE})
         assert sent.status_code == 422
     assert len(read_labels(run / "labels.jsonl")) == 1
+
+
+def test_other_pages_are_answered_while_a_label_waits_for_its_file(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, answered = threading.Event(), threading.Event()
+
+    def write(*_: object) -> None:
+        waiting.set()
+        assert answered.wait(5), "nothing else is answered meanwhile"
+
+    monkeypatch.setattr(serving, "append_label", write)
+    app = app_of([Opened(place, show=False) for place in find_places(run)], TOKEN)
+
+    async def label_and_list() -> tuple[int, int]:
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url=f"{HERE}/{TOKEN}/") as page:
+            said = {"label": "wrong", "note": ""}
+            sending = page.post("api/0/label/step-000000/1", json=said, headers={"origin": HERE})
+            label = asyncio.create_task(sending)
+            await asyncio.to_thread(waiting.wait, 5)
+            listed = await page.get("api/0/list")
+            answered.set()
+            return listed.status_code, (await label).status_code
+
+    assert asyncio.run(label_and_list()) == (200, 200)
 
 
 @pytest.mark.parametrize(

@@ -126,8 +126,9 @@ def app_of(opened: Sequence[Opened], token: str, sweeps: Sequence[Path] = ()) ->
 
     @app.post("/api/{number}/label/{key:path}")
     async def label(number: int, key: str, request: Request) -> Response:
-        _label(_of(opened, number), key, await request.body())
-        return answer({"file": str(_of(opened, number).place.labels)})
+        one, body = _of(opened, number), await request.body()
+        await asyncio.to_thread(_label, one, key, body)  # may wait for the index, or for another viewer
+        return answer({"file": str(one.place.labels)})
 
     @app.get("/{name}")
     @app.get("/")
