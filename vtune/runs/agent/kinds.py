@@ -22,6 +22,29 @@ def check_vllm() -> None:
         raise MissingExtra("vllm is not installed", fix="pip install 'vtune[vllm]'")
 
 
+def check_temperature(
+    temperature: float, *, key: str = "rollout.temperature", where: str = "", remedy: str = "set 0 or 1"
+) -> None:
+    """Check that vLLM can return the policy's log-probabilities at a temperature.
+
+    Args:
+        temperature: The sampling temperature.
+        key: Its name in the message.
+        where: The place that sets it.
+        remedy: What to change.
+
+    Raises:
+        RecipeError: If it cannot.
+    """
+    if temperature not in (0.0, 1.0):
+        raise RecipeError(
+            f"{key} is {temperature}",
+            where=where,
+            fix=f"{remedy}: vLLM's log-probabilities are those of the tempered distribution that it "
+            "samples from",
+        )
+
+
 def check_devices(gpus: int) -> None:
     """Check that this machine has enough GPUs to share a model.
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from vtune.curate.difficulty import certain, outside, settled
 from vtune.curate.item import Item, asked_key, concerns, digest, input_pictures, judged_key
 from vtune.environments import DEFAULT, name_of
-from vtune.errors import DataError, RecipeError, ServiceError
+from vtune.errors import DataError, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.graders import compare
 from vtune.models.pictures import PictureReader
@@ -22,7 +22,7 @@ from vtune.report.progress import Steps
 from vtune.reward.score import failure_of
 from vtune.rollout.agent import Agent, Job
 from vtune.rollout.prompts import ask
-from vtune.runs.agent.kinds import check_vllm
+from vtune.runs.agent.kinds import check_temperature, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.agent.tools import check_asking, check_indexes
@@ -75,12 +75,7 @@ def check_pass_rate(spec: PassRate) -> None:
     """
     if spec.engine == "vllm":
         check_vllm()
-        if spec.rollout.temperature not in (0.0, 1.0):
-            raise RecipeError(
-                f"rollout.temperature of pass_rate is {spec.rollout.temperature}",
-                fix="set 0 or 1: vLLM's log-probabilities are those of the tempered distribution "
-                "that it samples from",
-            )
+        check_temperature(spec.rollout.temperature, key="rollout.temperature of pass_rate")
     kind_of(spec.model, spec.engine)
     check_model(resolved(spec.model), spec.openai, spec.rollout)
     check_indexes(spec.tools)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vtune.errors import RecipeError
 from vtune.files.writing import check_folder_output, write_atomically
 from vtune.metrics.benchmarks import Mark, Scores
 from vtune.metrics.by_source import by_source
@@ -21,7 +20,7 @@ from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, black
 from vtune.rollout.blocking import to_end
 from vtune.runs.agent.judge import check_judge, check_summariser
-from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
+from vtune.runs.agent.kinds import Kind, check_devices, check_temperature, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, check_script, endpoint_facts, kind_of, script_facts
 from vtune.runs.agent.tools import check_asking, check_encoders
@@ -142,12 +141,7 @@ def _check_kind(suite: EvalSuite, model: str, kind: Kind) -> None:
         return
     check_vllm()
     check_devices(gpus)
-    if suite.rollout.temperature not in (0.0, 1.0):
-        raise RecipeError(
-            f"rollout.temperature is {suite.rollout.temperature}",
-            fix="set 0 or 1, or leave out --vllm: vLLM's log-probabilities are those of the tempered "
-            "distribution that it samples from",
-        )
+    check_temperature(suite.rollout.temperature, remedy="set 0 or 1, or leave out --vllm")
 
 
 def run_eval(

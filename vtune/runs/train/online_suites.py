@@ -12,7 +12,7 @@ from vtune.errors import RESTORE, DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
 from vtune.runs.agent.judge import check_judge, check_summariser
-from vtune.runs.agent.kinds import Kind
+from vtune.runs.agent.kinds import Kind, check_temperature
 from vtune.runs.agent.tools import ToolsRecipe, check_asking, check_writers
 from vtune.runs.evaluate.checking import check_questions
 from vtune.runs.evaluate.evaluation import blocking, judged_as_shown
@@ -76,13 +76,9 @@ def load_suites(
                 where=f"eval suite {one.name}",
                 fix="set reward.judge.batch: false in its `settings`",
             )
-        if kind == "vllm" and suite.rollout.temperature not in (0.0, 1.0):
-            raise RecipeError(
-                f"rollout.temperature is {suite.rollout.temperature}",
-                where=f"eval suite {one.name}",
-                fix="set 0 or 1 in its `settings`: vLLM's log-probabilities are those of the "
-                "tempered distribution that it samples from",
-            )
+        if kind == "vllm":
+            remedy = "set 0 or 1 in its `settings`"
+            check_temperature(suite.rollout.temperature, where=f"eval suite {one.name}", remedy=remedy)
         if suite.rollout.tensor_parallel not in (1, tensor_parallel):
             raise RecipeError(
                 f"rollout.tensor_parallel is {suite.rollout.tensor_parallel}, and the run's own engine draws",
