@@ -1,11 +1,16 @@
 """`vtune serve`: serve rewards, searches or an agent."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from .options import AsJson, Overrides, Protection, with_protection
+
+if TYPE_CHECKING:
+    from vtune.runs.serve.listening import Binding
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -19,6 +24,40 @@ TokenFile = Annotated[
     Path | None, typer.Option("--token-file", help="File with the token that requests must carry.")
 ]
 MaxMb = Annotated[int, typer.Option("--max-mb", min=1, help="Largest request, in MiB.")]
+
+
+@contextmanager
+def serve_extra() -> Iterator[None]:
+    """Around imports that need `vtune[serve]`.
+
+    Raises:
+        MissingExtra: If a package is not installed.
+    """
+    from vtune.errors import MissingExtra
+
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
+
+
+def shown_facts(*, as_json: bool) -> Callable[[dict[str, Any]], None]:
+    """The function that prints what a service says once it listens."""
+    from vtune.report.values import render_values
+
+    from .output import show
+
+    return lambda facts: show(facts, render_values, as_json=as_json)
+
+
+def _binding(
+    host: str, port: int, token_file: Path | None, max_mb: int, *, token: str | None = None
+) -> "Binding":
+    from vtune.runs.serve.listening import Binding
+    from vtune.runs.serve.rewards import read_token
+
+    secret = token if token_file is None else read_token(token_file)
+    return Binding(host=host, port=port, token=secret, max_bytes=max_mb * 2**20)
 
 
 @app.callback()
@@ -50,27 +89,12 @@ def rewards(
     as_json: AsJson = False,
 ) -> None:
     """Score trajectories for runs with `reward.service`, and for anyone who speaks HTTP."""
-    from vtune.errors import MissingExtra
-
-    try:
-        from vtune.runs.serve.listening import Binding
-        from vtune.runs.serve.rewards import read_token, run_rewards
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
-    from vtune.report.values import render_values
-
-    from .output import show
-
+    with serve_extra():
+        from vtune.runs.serve.rewards import run_rewards
     if token is not None and token_file is not None:
         raise typer.BadParameter("give one of --token and --token-file", param_hint="--token")
-    secret = token if token_file is None else read_token(token_file)
-    at = Binding(host=host, port=port, token=secret, max_bytes=max_mb * 2**20)
-    run_rewards(
-        at,
-        workers=workers,
-        recipe=recipe,
-        ready=lambda facts: show(facts, render_values, as_json=as_json),
-    )
+    at = _binding(host, port, token_file, max_mb, token=token)
+    run_rewards(at, workers=workers, recipe=recipe, ready=shown_facts(as_json=as_json))
 
 
 @app.command(
@@ -114,20 +138,9 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search local indexes for runs with `tools.text_search.url` or `tools.image_search.url`."""
-    from vtune.errors import MissingExtra
-
-    try:
-        from vtune.runs.serve.listening import Binding
-        from vtune.runs.serve.rewards import read_token
+    with serve_extra():
         from vtune.runs.serve.search import Encoders, run_search
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
-    from vtune.report.values import render_values
-
-    from .output import show
-
-    secret = None if token_file is None else read_token(token_file)
-    at = Binding(host=host, port=port, token=secret, max_bytes=max_mb * 2**20)
+    at = _binding(host, port, token_file, max_mb)
     run_search(
         index,
         pictures,
@@ -135,7 +148,7 @@ def search(
         threads=threads,
         encoders=Encoders(encoder, picture_encoder, device),
         min_score=min_score,
-        ready=lambda facts: show(facts, render_values, as_json=as_json),
+        ready=shown_facts(as_json=as_json),
     )
 
 
@@ -167,20 +180,9 @@ def agent(
     as_json: AsJson = False,
 ) -> None:
     """Answer chat requests with an agent that calls its tools: one conversation per request."""
-    from vtune.errors import MissingExtra
-
-    try:
+    with serve_extra():
         from vtune.runs.serve.agent import read_agent, run_agent
-        from vtune.runs.serve.listening import Binding
-        from vtune.runs.serve.rewards import read_token
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
-    from vtune.report.values import render_values
-
-    from .output import show
-
-    secret = None if token_file is None else read_token(token_file)
-    at = Binding(host=host, port=port, token=secret, max_bytes=max_mb * 2**20)
+    at = _binding(host, port, token_file, max_mb)
     run_agent(
         read_agent(settings, with_protection(overrides, sandbox)),
         model,
@@ -189,5 +191,5 @@ def agent(
         content=content,
         kind="vllm" if vllm else "transformers",
         out=out or Path("runs") / f"serve-{name}",
-        ready=lambda facts: show(facts, render_values, as_json=as_json),
+        ready=shown_facts(as_json=as_json),
     )

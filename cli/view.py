@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from .options import AsJson
+from .serve import serve_extra, shown_facts
 from .show import Data
 
 
@@ -20,14 +21,6 @@ def view(
     as_json: AsJson = False,
 ) -> None:
     """Show runs, and their trajectories with pictures, in a browser on this machine."""
-    from vtune.errors import MissingExtra
-
-    try:
+    with serve_extra():
         from vtune.runs.view.serving import run_view
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
-    from vtune.report.values import render_values
-
-    from .output import show
-
-    run_view(paths, port, data=data or (), ready=lambda facts: show(facts, render_values, as_json=as_json))
+    run_view(paths, port, data=data or (), ready=shown_facts(as_json=as_json))
