@@ -97,40 +97,23 @@ def run_agent(
     check_tools([sample], settings.tools, settings.rollout.prompt)
     check_model(model, settings.openai, settings.rollout)
     with listen(at.host, at.port) as listener:
-
-        def listening(service: AgentService) -> None:
-            ready({"url": url_of(listener), "token": at.token is not None} | service.health())
-
-        serving = _Serving(listener, listening, token=at.token, max_bytes=at.max_bytes)
-        asyncio.run(_serve(settings, model, out, serving, name=name, content=content, kind=kind))
-
-
-class _Serving:
-    """Where the agent is served, and for whom."""
-
-    def __init__(
-        self,
-        listener: socket.socket,
-        ready: "Callable[[AgentService], None]",
-        *,
-        token: str | None,
-        max_bytes: int,
-    ) -> None:
-        self.listener = listener
-        self.ready = ready
-        self.token = token
-        self.max_bytes = max_bytes
+        serving = _serve(
+            settings, model, at, listener, name=name, content=content, kind=kind, out=out, ready=ready
+        )
+        asyncio.run(serving)
 
 
 async def _serve(
     settings: AgentRecipe,
     model: str,
-    out: Path,
-    serving: _Serving,
+    at: Binding,
+    listener: socket.socket,
     *,
     name: str,
     content: Content,
     kind: Kind,
+    out: Path,
+    ready: Callable[[dict[str, Any]], None],
 ) -> None:
     policy = load_fixed(settings, model, kind=kind)
     look = black if settings.call_images == "black" else None
@@ -138,9 +121,10 @@ async def _serve(
     opening = open_fixed(settings, policy, model, out, kind=kind, observation_transform=look)
     async with opening as agent:
         service = AgentService(agent, policy.pictures, settings, name=name, content=content)
-        app = app_of(service, token=serving.token, max_bytes=serving.max_bytes)
+        app = app_of(service, token=at.token, max_bytes=at.max_bytes)
+        facts = {"url": url_of(listener), "token": at.token is not None} | service.health()
         with responsive():
-            await serve_until_stopped(app, serving.listener, lambda: serving.ready(service))
+            await serve_until_stopped(app, listener, lambda: ready(facts))
 
 
 class AgentService:
