@@ -11,17 +11,17 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import ValidationError
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from vtune.errors import DataError, RunFailed, ServiceError, VtuneError
 from vtune.judge.client import JudgeClient
-from vtune.reward.body import Bodies, Busy, TooMuch
+from vtune.reward.body import Bodies, Busy
 from vtune.reward.counts import Counts
 from vtune.reward.evidence import Judges
 from vtune.reward.guard import Guard, Packed
 from vtune.reward.items import read_item
 from vtune.reward.recipe import RewardRecipe
+from vtune.reward.refusals import answer_errors, error_row
 from vtune.reward.released import JudgeRequest, rewards_of, sample_of
 from vtune.reward.score import Scored, score_trajectory
 from vtune.reward.wire import recipe_of, scores_of, settings_of
@@ -253,17 +253,7 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
     async def root() -> dict[str, str]:
         return {"message": "Reward Judge Server"}  # by which V-Triune's client recognises the server
 
-    @app.exception_handler(HTTPException)
-    async def unknown(request: Request, error: HTTPException) -> Response:
-        what = f"{request.method} {request.url.path} is not answered here: {error.detail}"
-        refusal = DataError(what, fix=f"ask {ASKED}")
-        return Packed({"error": error_row(refusal)}, error.status_code, error.headers)
-
-    @app.exception_handler(VtuneError)
-    async def refused(_: Request, error: VtuneError) -> Response:
-        # The rest of the body is not read, so the connection cannot be reused.
-        headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
-        return Packed({"error": error_row(error)}, status_of(error), headers)
+    answer_errors(app, asked=ASKED, status_of=status_of)
 
     async def scored(body: bytes) -> Response:
         status, answer = await service.answer(await bodies.parse(body, service.read))
@@ -315,11 +305,6 @@ def status_of(error: VtuneError) -> int:
     if isinstance(error, Busy):
         return BUSY
     return FAILED if isinstance(error, ServiceError | RunFailed) else WRONG
-
-
-def error_row(error: VtuneError) -> dict[str, str]:
-    """An error as JSON."""
-    return {"what": error.what, "where": error.where, "fix": error.fix}
 
 
 def _result(scored: Scored, sample: Sample) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive
 
 from vtune.config import find, load_recipe
@@ -17,8 +16,9 @@ from vtune.errors import DataError, RecipeError, ServiceError, VtuneError
 from vtune.files.writing import check_folder_output
 from vtune.models.pictures import PictureReader
 from vtune.models.source import resolved
-from vtune.reward.body import Bodies, Busy, TooMuch
+from vtune.reward.body import Bodies, Busy
 from vtune.reward.guard import Guard, Packed
+from vtune.reward.refusals import answer_errors
 from vtune.rollout.agent import Agent, Job, black
 from vtune.runs.agent.kinds import Kind, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
@@ -34,6 +34,9 @@ from vtune.schema.trajectory import Trajectory
 
 SEED = 0
 """Sampling seed, ours: an agent has no seed, and the order of requests is random anyway."""
+
+ASKED = "POST /v1/chat/completions, GET /v1/models or GET /health"
+"""The requests that the service answers."""
 
 GONE = Response()
 """Response to a client that has hung up, so nobody reads it."""
@@ -281,18 +284,7 @@ def app_of(service: AgentService, *, token: str | None, max_bytes: int) -> ASGIA
 
         return await bodies.read(request.receive, answered) or GONE
 
-    @app.exception_handler(HTTPException)
-    async def unknown(request: Request, error: HTTPException) -> Response:
-        what = f"{request.method} {request.url.path} is not answered here: {error.detail}"
-        refusal = DataError(what, fix="ask POST /v1/chat/completions, GET /v1/models or GET /health")
-        return Packed(error_body(refusal), error.status_code, error.headers)
-
-    @app.exception_handler(VtuneError)
-    async def refused(_: Request, error: VtuneError) -> Response:
-        # The rest of a rejected body is not read.
-        headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
-        return Packed(error_body(error), status_of(error), headers)
-
+    answer_errors(app, asked=ASKED, status_of=status_of, body_of=error_body)
     return Guard(app, token=token, max_bytes=max_bytes, worded=_as_openai)
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from vtune.errors import DataError, RecipeError, VtuneError
-from vtune.reward.body import Bodies, Busy, TooMuch
+from vtune.errors import DataError, RecipeError
+from vtune.reward.body import Bodies, Busy
 from vtune.reward.guard import Guard, Packed
+from vtune.reward.refusals import answer_errors
 from vtune.runs.serve.listening import Binding, listen, serve_until_stopped, url_of
 from vtune.runs.serve.rewards import check_token
 from vtune.tools.observation import encodable
@@ -237,22 +237,8 @@ def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGI
     async def images(request: Request) -> Response:
         return await answered(request, service.images)
 
-    @app.exception_handler(HTTPException)
-    async def unknown(request: Request, error: HTTPException) -> Response:
-        what = f"{request.method} {request.url.path} is not answered here: {error.detail}"
-        return Packed(_error_body(DataError(what, fix=f"ask {ASKED}")), error.status_code, error.headers)
-
-    @app.exception_handler(VtuneError)
-    async def refused(_: Request, error: VtuneError) -> Response:
-        # The rest of a rejected body is not read.
-        headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
-        return Packed(_error_body(error), 503 if isinstance(error, Busy) else 422, headers)
-
+    answer_errors(app, asked=ASKED, status_of=lambda error: 503 if isinstance(error, Busy) else 422)
     return Guard(app, token=token, max_bytes=max_bytes)
-
-
-def _error_body(error: VtuneError) -> dict[str, Any]:
-    return {"error": {"what": error.what, "where": error.where, "fix": error.fix}}
 
 
 def _field(asked: Any, name: str) -> str:
