@@ -14,6 +14,8 @@ import typer.testing
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
+from vtune.uses import forget, used
+
 if TYPE_CHECKING:
     from vtune.models.policy import Policy
 
@@ -159,6 +161,13 @@ def say_little() -> None:
     module = sys.modules.get("transformers.configuration_utils")
     if module is not None:
         module.PreTrainedConfig.__repr__ = object.__repr__
+
+
+@pytest.fixture
+def forgetting() -> Iterator[None]:
+    """Leave none of a test's own parts behind for later tests in the same process."""
+    yield
+    forget(used())
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from vtune.runs.data.importing import import_data
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.sections import Strict
-from vtune.uses import forget, use, used
+from vtune.uses import use
 
 OWN = ROOT / "tests/own"
 SHIPPED: Mapping[type[Strict], tuple[str, str]] = {
@@ -58,10 +58,8 @@ ROWS = [(page, values) for page, values in EXAMPLES if "data_source" in values]
 
 
 @pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
+def brought(forgetting: None) -> None:
     use(path for path in OWN.glob("*.py") if path.stem not in ("__init__", "qwen2_vl"))
-    yield
-    forget(used())
 
 
 def placed(page: str, values: dict[str, Any]) -> dict[str, Any]:

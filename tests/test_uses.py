@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections import abc
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -62,10 +61,7 @@ class Plan(Strict):
     steps: int
 
 
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    yield
-    forget(used())
+pytestmark = pytest.mark.usefixtures("forgetting")
 
 
 def written(folder: Path, text: str, name: str = "mine.py") -> Path:

@@ -1,7 +1,6 @@
 """`vtune data export` for every writable format, including custom ones."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +17,7 @@ from vtune.uses import forget, use, used
 CARDS = ROOT / "tests/own/cards.py"
 
 
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    yield
-    forget(used())
+pytestmark = pytest.mark.usefixtures("forgetting")
 
 
 @pytest.fixture

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-import vtune.runs.agent.engines as vtune_engines
 from tests.judge.batch_server import BatchServer, serve_batches
 from tests.judge.server import FakeJudge
 from tests.judge.server import serve as serve_any
 from tests.runs.commands import vtune
 from tests.runs.evaluate.reading import JUDGED, reads
-from tests.runs.evaluate.test_suites import SMALL, Saying, evaluated
+from tests.runs.evaluate.test_suites import SMALL, evaluated
 from vtune.config import find, load_recipe
 from vtune.data.formats.table import FORMATS
 from vtune.errors import RecipeError, RunFailed
@@ -41,13 +40,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         assert specimen is not None
         found[suite] = specimen(tmp_path_factory.mktemp("data")).path
     return found
-
-
-@pytest.fixture
-def saying(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    replies: list[str] = []
-    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Saying(policy.chat, replies))
-    return replies
 
 
 @pytest.fixture

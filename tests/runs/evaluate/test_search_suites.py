@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-import vtune.runs.agent.engines as vtune_engines
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import Ended, setting, vtune
 from tests.runs.evaluate.reading import JUDGED
 from tests.runs.evaluate.search_sets import REPLIES, data_of, judge
 from tests.runs.evaluate.test_suites import CASES as FROM_FILES
-from tests.runs.evaluate.test_suites import SMALL, Saying
+from tests.runs.evaluate.test_suites import SMALL
 from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
 from vtune.runs.evaluate.against import run_against
@@ -54,13 +53,6 @@ WITHOUT_JUDGE = {("mmsearch", "official"), ("fvqa-test", "official")}
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {suite: data_of(suite, tmp_path_factory.mktemp("data")) for suite in CASES}
-
-
-@pytest.fixture
-def saying(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    replies: list[str] = []
-    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Saying(policy.chat, replies))
-    return replies
 
 
 @pytest.fixture

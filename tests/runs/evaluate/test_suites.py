@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import vtune.runs.agent.engines as vtune_engines
 from tests.data.benchmarks import make_vstar
 from tests.judge.server import serve
 from tests.runs.commands import setting, vtune
@@ -201,13 +200,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         assert specimen is not None
         found[suite] = specimen(folder).path
     return found
-
-
-@pytest.fixture
-def saying(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    replies: list[str] = []
-    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Saying(policy.chat, replies))
-    return replies
 
 
 def evaluated(suite: str, protocol: str, tiny: Path, data: Path, out: Path, *more: str) -> dict[str, Any]:

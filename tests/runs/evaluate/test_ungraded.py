@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-import vtune.runs.agent.engines as vtune_engines
 from tests.runs.commands import Ended, vtune
 from tests.runs.evaluate.reading import JUDGED, reads
 from tests.runs.evaluate.test_judged import NOWHERE, grader, serve, stable, words
-from tests.runs.evaluate.test_suites import Saying
 from vtune.data.formats.table import FORMATS
 from vtune.errors import RunFailed
 from vtune.runs.evaluate.judged import CACHE
@@ -29,10 +27,9 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def saying(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    replies = list(REPLIES)
-    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Saying(policy.chat, replies))
-    return replies
+def saying(saying: list[str]) -> list[str]:
+    saying += REPLIES
+    return saying
 
 
 @pytest.mark.parametrize("said", ["", "%%% ☃ lorem {{"])

@@ -1,19 +1,13 @@
 """A part with a missing `async` or decorator: the error says so with the line."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.runs.commands import vtune
 from tests.runs.parts.test_parts import OWN
-from vtune.uses import forget, used
 
-
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    yield
-    forget(used())
+pytestmark = pytest.mark.usefixtures("forgetting")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -87,11 +86,9 @@ PROTOCOLS.add("mine", Protocol(about="Mine.", other=Rule(ask=ask, grade=grade, s
 
 
 @pytest.fixture(autouse=True)
-def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgetting: None) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    yield
-    forget(used())
 
 
 def own(name: str) -> str:

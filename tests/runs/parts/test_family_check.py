@@ -1,6 +1,5 @@
 """Checking that a custom model family meets its contract."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,15 +8,12 @@ from tests.conftest import ROOT
 from vtune.models.families import FAMILIES
 from vtune.models.shape import find_shape, known_name
 from vtune.runs.parts.parts import check_parts
-from vtune.uses import forget, use, used
+from vtune.uses import use
 
 OWN = ROOT / "tests/own/qwen2_vl.py"
 
 
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    yield
-    forget(used())
+pytestmark = pytest.mark.usefixtures("forgetting")
 
 
 def test_a_custom_family_passes_every_check() -> None:

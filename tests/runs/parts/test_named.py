@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import AsyncMock, Mock
 
@@ -18,16 +17,13 @@ from vtune.runs.parts.checks.check import gradient
 from vtune.sandbox import ShownCrop
 from vtune.tools.observation import Observation, unfit
 from vtune.tools.toolbox import Toolbox
-from vtune.uses import forget, use, used
+from vtune.uses import use
 from vtune.verifiers.worker import called
 
 OWN = ROOT / "tests/own"
 
 
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    yield
-    forget(used())
+pytestmark = pytest.mark.usefixtures("forgetting")
 
 
 def changed(folder: Path, name: str, old: str, new: str) -> Path:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,10 +32,7 @@ SIZES = setting(
 )
 
 
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    yield
-    forget(used())
+pytestmark = pytest.mark.usefixtures("forgetting")
 
 
 OFFICIAL = """

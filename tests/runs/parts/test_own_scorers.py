@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -60,10 +59,7 @@ WRONG = {
 """Name -> an invalid scorer result, and the expected error."""
 
 
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    yield
-    forget(used())
+pytestmark = pytest.mark.usefixtures("forgetting")
 
 
 @pytest.fixture

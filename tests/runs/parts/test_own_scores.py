@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,10 +43,7 @@ RUN = setting(
 )
 
 
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    yield
-    forget(used())
+pytestmark = pytest.mark.usefixtures("forgetting")
 
 
 def scratch(folder: Path, tiny: Path, data: Path) -> Path:

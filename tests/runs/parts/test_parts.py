@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,7 @@ from vtune.verifiers.verifying import Verifying
 OWN = ROOT / "tests/own"
 
 
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    yield
-    forget(used())
+pytestmark = pytest.mark.usefixtures("forgetting")
 
 
 def broken(path: Path) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """The contracts of scorers, prompt styles, filters and data formats, and the messages if one is broken."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,8 @@ from tests.runs.data.test_validating import encoded
 from tests.runs.parts.test_broken import CASES, breaking
 from tests.runs.parts.test_parts import OWN, broken
 from vtune.runs.parts.parts import check_parts
-from vtune.uses import forget, used
 
-
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    yield
-    forget(used())
+pytestmark = pytest.mark.usefixtures("forgetting")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import asyncio
 import io
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from vtune.tools.calls import Asked
 from vtune.tools.observation import Observation
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Scene
-from vtune.uses import forget, use, used
+from vtune.uses import use
 
 SIZE = (140, 100)
 """Not square, as a rotated square could hide swapped axes."""
@@ -32,10 +31,8 @@ LARGE, BESIDE = (10.0, 10.0, 90.0, 80.0), (100.0, 5.0, 135.0, 40.0)
 
 
 @pytest.fixture(autouse=True)
-def brought() -> Iterator[None]:
+def brought(forgetting: None) -> None:
     use([ROOT / "tests/own/rotate.py"])
-    yield
-    forget(used())
 
 
 def turned(angle: int, folder: Path) -> Observation:

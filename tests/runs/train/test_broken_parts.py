@@ -1,15 +1,14 @@
 """A user's part that fails after a while of training: all training is saved."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.runs.commands import rl, setting, vtune
-from vtune.uses import forget, used
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("forgetting")]
 
 OWN = Path(__file__).parents[2] / "own"
 
@@ -26,13 +25,6 @@ def faulty(*given):
 
 """
 """A function that breaks at a sample, or else a call, after this many."""
-
-
-@pytest.fixture(autouse=True)
-def forgetting() -> Iterator[None]:
-    """Leave nothing for later tests in the same process."""
-    yield
-    forget(used())
 
 
 def breaking(name: str, folder: Path, *, most: int) -> Path:
