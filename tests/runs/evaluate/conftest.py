@@ -3,7 +3,7 @@
 import pytest
 
 import vtune.runs.agent.engines as vtune_engines
-from tests.runs.evaluate.test_suites import Saying
+from tests.runs.evaluate.scripted import Saying
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from typing import Any
 
 from tests.runs.commands import Ended, vtune
 from vtune.config import find, load_recipe
+from vtune.models.chat import Chat
+from vtune.rollout.engine import Completion, Request, Weights
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.sample import Sample
@@ -16,6 +18,35 @@ LOOK = (
     '"arguments": {"bbox_2d": [20, 20, 200, 150], "label": "sign", "img_idx": 0}}</tool_call>'
 )
 """A turn of agent `zoom` that looks at the target of `make_vstar`, in a picture of 300 x 200."""
+
+
+class Saying:
+    """Answers the questions of a suite in order, whatever is asked."""
+
+    cohorts = 1
+
+    def __init__(self, chat: Chat, replies: list[str]) -> None:
+        self._chat = chat
+        self._replies = replies
+
+    def join(self, cohort: int) -> None:
+        """Nothing to wait for."""
+
+    def leave(self, cohort: int) -> None:
+        """Nothing to wait for."""
+
+    async def generate(self, request: Request) -> Completion:
+        ids = [*self._chat.words(self._replies[request.key[2]]), self._chat.end_id]
+        return Completion(tuple(ids), (0.0,) * len(ids), "end", (0,) * len(ids))
+
+    async def take(self, weights: Weights, version: int) -> None:
+        """The words stay the same."""
+
+    async def rest(self) -> None:
+        """Nothing to give back."""
+
+    async def aclose(self) -> None:
+        """Nothing to end."""
 
 
 def asked(suite: str, data: Path, *more: str) -> list[Sample]:

@@ -12,7 +12,8 @@ import vtune.runs.agent.engines as vtune_engines
 from tests.data.benchmarks import make_vstar
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import HANGS, Ended, in_fork, setting, vtune
-from tests.runs.evaluate.test_suites import SMALL, Saying
+from tests.runs.evaluate.scripted import Saying
+from tests.runs.evaluate.test_suites import SMALL
 from vtune.config import find
 from vtune.data.formats.table import FORMATS
 from vtune.errors import RunFailed

@@ -9,9 +9,9 @@ import pytest
 import vtune.runs.agent.engines as vtune_engines
 from tests.data.formats.published import written
 from tests.runs.commands import vtune
-from tests.runs.evaluate.scripted import asked, write_script
+from tests.runs.evaluate.scripted import Saying, asked, write_script
 from tests.runs.evaluate.scripted import evaluated as run_script
-from tests.runs.evaluate.test_suites import SMALL, Saying
+from tests.runs.evaluate.test_suites import SMALL
 from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError, RecipeError
 from vtune.runs.evaluate import scorers

@@ -13,8 +13,6 @@ from tests.runs.commands import setting, vtune
 from vtune.config import find, load_recipe
 from vtune.data.formats.table import FORMATS
 from vtune.errors import RecipeError, ServiceError
-from vtune.models.chat import Chat
-from vtune.rollout.engine import Completion, Request, Weights
 from vtune.runs.evaluate.grading import regrade
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.suite import EvalSuite
@@ -28,35 +26,6 @@ SMALL = setting(
     rollout__max_new_tokens=60,
     published__md5="null",
 )
-
-
-class Saying:
-    """Answers the questions of a suite in order, whatever is asked."""
-
-    cohorts = 1
-
-    def __init__(self, chat: Chat, replies: list[str]) -> None:
-        self._chat = chat
-        self._replies = replies
-
-    def join(self, cohort: int) -> None:
-        """Nothing to wait for."""
-
-    def leave(self, cohort: int) -> None:
-        """Nothing to wait for."""
-
-    async def generate(self, request: Request) -> Completion:
-        ids = [*self._chat.words(self._replies[request.key[2]]), self._chat.end_id]
-        return Completion(tuple(ids), (0.0,) * len(ids), "end", (0,) * len(ids))
-
-    async def take(self, weights: Weights, version: int) -> None:
-        """Does nothing: the replies are fixed."""
-
-    async def rest(self) -> None:
-        """Does nothing: there is nothing to release."""
-
-    async def aclose(self) -> None:
-        """Does nothing: there is nothing to close."""
 
 
 # suite -> its replies; protocol -> (score, unreadable, score with the protocol's own fallback or None)

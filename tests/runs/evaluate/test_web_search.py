@@ -13,8 +13,9 @@ import vtune.runs.agent.engines as vtune_engines
 import vtune.tools.web as web_search
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import Ended, setting, vtune
+from tests.runs.evaluate.scripted import Saying
 from tests.runs.evaluate.search_sets import judge, mars_rows
-from tests.runs.evaluate.test_suites import SMALL, Saying
+from tests.runs.evaluate.test_suites import SMALL
 from tests.tools.web_server import FACT, FakeWeb, serve_web
 from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Request
