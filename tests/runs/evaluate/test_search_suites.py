@@ -10,13 +10,12 @@ import pytest
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import Ended, setting, vtune
 from tests.runs.evaluate.reading import JUDGED
+from tests.runs.evaluate.rereading import reread
 from tests.runs.evaluate.search_sets import REPLIES, data_of, judge
 from tests.runs.evaluate.test_suites import CASES as FROM_FILES
 from tests.runs.evaluate.test_suites import SMALL
 from vtune.config import find, load_recipe
-from vtune.errors import RecipeError
 from vtune.runs.evaluate.against import run_against
-from vtune.runs.evaluate.grading import regrade
 from vtune.runs.evaluate.groups import GROUPS, Group
 from vtune.runs.evaluate.listed import list_suites
 from vtune.runs.evaluate.questions import read_records
@@ -222,13 +221,11 @@ def test_a_judged_protocol_grades_stored_replies_with_stored_verdicts(
 ) -> None:
     saying += REPLIES
     assert evaluated("mmsearch", "mars", tiny, data["mmsearch"], tmp_path / "out", fake=grader).code == 0
-    assert regrade(tmp_path / "out", "official")["score"]["score"] == pytest.approx(F1[0])
+    assert reread(tmp_path / "out", "official").score == pytest.approx(F1[0])
     asked = len(grader.requests)
     for protocol in ("mars", "paper"):
-        assert regrade(tmp_path / "out", protocol)["score"]["score"] == pytest.approx(MARS[0])
+        assert reread(tmp_path / "out", protocol).score == pytest.approx(MARS[0])
     assert len(grader.requests) == asked
-    with pytest.raises(RecipeError, match="judged by another verifier"):
-        regrade(tmp_path / "out", "vtune")
 
 
 def test_differences_between_search_results_are_explained_from_stored_replies(

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import DataError, RecipeError
@@ -16,16 +15,15 @@ from vtune.protocols.protocol import Grade, Rule, wrong_kind
 from vtune.reward.combining import combine, weights_of
 from vtune.reward.part import Unscored
 from vtune.reward.recipe import RewardRecipe
-from vtune.runs.evaluate.finished import Finished, read_finished
+from vtune.runs.evaluate.finished import Finished
 from vtune.runs.evaluate.judged import (
     Graded,
     Grader,
     Reply,
-    check_grader,
     check_judged,
     grade_replies,
 )
-from vtune.runs.evaluate.questions import Source, read_in, space_of
+from vtune.runs.evaluate.questions import Source
 from vtune.runs.evaluate.rejudged import judge_again
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.unjudged import Key
@@ -38,7 +36,6 @@ from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import scored_elsewhere, verifier_of
 from vtune.verifiers.boxes import answered_boxes
-from vtune.verifiers.detection import with_iou
 from vtune.verifiers.judge import ATTEMPTED
 from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifier import given_answer, quote
@@ -271,48 +268,6 @@ def scores_of(scorer: str, marks: list[Mark], fallbacks: list[Mark]) -> Scores:
     return found | {"with_fallback": other["score"]} | ({"intervals": intervals} if intervals else {})
 
 
-def regrade(folder: Path, protocol: str, grader: Grader | None = None) -> dict[str, Any]:
-    """The scores of a finished evaluation by another protocol, from its stored replies, without rollouts.
-
-    The questions were asked with the evaluation's prompt; the effect of the other protocol's prompt is not
-    included.
-
-    Args:
-        folder: Written by `vtune eval`; its data must not have been moved.
-        protocol: Name of a protocol with a rule for the suite; `vtune` uses the samples' verifiers.
-        grader: Model to ask if the protocol asks one; None: the evaluation's. Replies stored in `folder` are
-            not asked for again.
-
-    Returns:
-        `protocol`; `score`, its scorer's result; `grades`, one per trajectory, in order: `sample_id`,
-        `rollout`, `score`, `read` (null: unreadable) and `fallback`.
-
-    Raises:
-        RecipeError: If the protocol is unknown, has no rule for the suite, or needs a model that is missing.
-        RunFailed: If the model did not grade everything.
-        DataError: If the folder holds no evaluation, its data have changed, a verifier reads more than
-            replies, or replies are in pixels of pictures whose shown sizes were not stored.
-    """
-    if protocol not in PROTOCOLS:
-        raise RecipeError(f"there is no protocol {protocol!r}", fix=PROTOCOLS.meant(protocol))
-    finished = read_finished(folder)
-    suite = finished.suite
-    rule = PROTOCOLS[protocol].rule(suite.kind)
-    if rule is None:
-        raise wrong_kind(protocol, suite.kind)
-    if rule.by == "verifier" and rule.prepared is not rule_of(suite).prepared:
-        raise RecipeError(
-            f"protocol {protocol} has these questions judged by another verifier than they were asked with",
-            fix=f"evaluate again with --protocol {protocol}",
-        )
-    grader = grader or suite.grader
-    check_grader(rule, grader, protocol)
-    samples = {name: _read_by(sample, suite, rule) for name, sample in finished.samples.items()}
-    scorer = rule.scorer or suite.scorer
-    score, grades = graded_again(finished, samples, rule, scorer, (grader, suite.reward.judge), folder)
-    return {"protocol": protocol, "score": score, "grades": grades}
-
-
 def graded_again(
     finished: Finished,
     samples: Mapping[str, Sample],
@@ -320,8 +275,8 @@ def graded_again(
     scorer: str,
     models: tuple[Grader | None, BatchedEndpoint | None],
     folder: Path,
-) -> tuple[Scores, list[dict[str, Any]]]:
-    """The scores of stored replies by a rule, and the underlying grades.
+) -> tuple[Scores, dict[Key, float]]:
+    """The scores of stored replies by a rule, and the score of each that was graded.
 
     Args:
         finished: The evaluation.
@@ -332,7 +287,8 @@ def graded_again(
         folder: Where their replies are stored.
 
     Raises:
-        RunFailed, DataError: As `regrade`.
+        RunFailed: If the model did not grade everything.
+        DataError: If replies are in pixels of pictures whose shown sizes were not stored.
     """
     found: Graded | None = None
     grader, judge = models
@@ -346,7 +302,8 @@ def graded_again(
         and any(verifier_of(sample).asks_judge for sample in samples.values())
     ):
         found = asyncio.run(judge_again(finished.trajectories, samples, judge, folder, max_unscored=most))
-    grades, marks, fallbacks = [], [], []
+    grades: dict[Key, float] = {}
+    marks, fallbacks = [], []
     for trajectory in finished.trajectories():
         sample = as_shown(samples[trajectory.sample_id], trajectory)
         mark = mark_of(trajectory, sample)
@@ -356,7 +313,7 @@ def graded_again(
             mark = replace(mark, score=None, unreadable=False, attempted=_attempted(mark, trajectory, found))
             if grade is not None:
                 mark = replace(mark, score=grade.score, unreadable=grade.unreadable)
-                grades.append({"sample_id": sample.id, "rollout": trajectory.rollout, **asdict(grade)})
+                grades[sample.id, trajectory.rollout] = grade.score
             other = mark if grade is None else replace(mark, score=grade.fallback)
         marks.append(mark)
         fallbacks.append(other)
@@ -377,14 +334,3 @@ def _attempted(mark: Mark, trajectory: Trajectory, found: Graded | None) -> bool
     return (
         mark.attempted if found is None else (mark.sample_id, trajectory.rollout) not in found.not_attempted
     )
-
-
-def _read_by(sample: Sample, suite: EvalSuite, rule: Rule) -> Sample:
-    """An evaluation's question in the form in which another rule reads its replies."""
-    now, then = space_of(suite, rule), space_of(suite, rule_of(suite))
-    if now is None and then is not None and verifier_of(sample).answers_in_boxes:
-        own = {key: value for key, value in sample.verifier_parm.items() if key != "reply_space"}
-        sample = replace(sample, verifier_parm=own)
-    sample = read_in(sample, now)
-    thresholds = thresholds_of(suite.reward)
-    return with_iou(sample, thresholds) if thresholds and verifier_of(sample).reads_iou else sample

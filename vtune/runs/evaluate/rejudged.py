@@ -12,7 +12,6 @@ from vtune.judge.endpoint import BatchedEndpoint
 from vtune.judge.graders import compare, prompts_hash
 from vtune.judge.prompts import conclusions_hash, levels_hash, looks_hash
 from vtune.protocols.protocol import Grade
-from vtune.report.progress import say
 from vtune.reward.combining import weights_of
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.evaluate.judged import Graded, check_judged
@@ -84,11 +83,7 @@ async def judge_again(
         RecipeError: If the environment variable with the API key is not set.
     """
     async with JudgeClient(judge, cache=folder / CACHE) as client, Verifying() as verifying:
-        judge_all = partial(_verdicts, stored, samples, client, verifying)
-        if judge.batch:
-            state = folder / BATCH
-            await client.ask_in_batches(judge_all, state=state, poll_s=judge.batch_poll_s, tell=say)
-        found = await judge_all()
+        found = await _verdicts(stored, samples, client, verifying)
         facts = client.facts()
     graded = Graded(
         {key: _grade(one) for key, one in found.items() if isinstance(one, Verdict)},

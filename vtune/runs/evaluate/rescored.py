@@ -151,7 +151,7 @@ def read_by(ours: EvalSuite, theirs: EvalSuite, causes: Sequence[Reread]) -> Eva
 
 def _again(
     ours: Finished, suite: EvalSuite, kept: Sequence[Path]
-) -> tuple[float | None, dict[Key, float | None]]:
+) -> tuple[float | None, Mapping[Key, float | None]]:
     """The score of stored replies by a suite, and their grades, without asking any model."""
     rule, iou = rule_of(suite), thresholds_of(suite.reward)
     check_grader(rule, suite.grader, suite.protocol)
@@ -168,7 +168,7 @@ def _again(
         models = (_silent(suite.grader), _silent(suite.reward.judge))
         scores, grades = graded_again(ours, samples, rule, suite.scorer, models, folder)
     found: Any = scores.get("score")
-    return found, {(grade["sample_id"], grade["rollout"]): grade["score"] for grade in grades}
+    return found, grades
 
 
 def _silent(model: E | None) -> E | None:
