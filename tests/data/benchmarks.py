@@ -4,14 +4,27 @@ import base64
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from PIL import Image, ImageDraw
+
+from vtune.errors import DataError
+
+T = TypeVar("T")
 
 COLOURS = ("red", "green", "blue", "yellow")
 VSTAR_REQUEST = "Answer with the option's letter from the given choices directly."
 CATEGORIES = ("direct_attributes", "relative_position")
+
+
+def raising(entries: Iterable[T | DataError]) -> Iterator[T]:
+    """The entries of a scan up to the first that is an error, which is raised."""
+    for entry in entries:
+        if isinstance(entry, DataError):
+            raise entry
+        yield entry
 
 
 def picture(number: int, size: tuple[int, int], box: tuple[int, int, int, int], kind: str = "JPEG") -> bytes:

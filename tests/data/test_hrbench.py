@@ -1,14 +1,21 @@
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.data.benchmarks import COLOURS, hrbench_rows, picture, write_tsv
+from tests.data.benchmarks import COLOURS, hrbench_rows, picture, raising, write_tsv
 from tests.runs.evaluate.scripted import asked, evaluated, write_script
-from vtune.data.hrbench import read_hrbench
+from vtune.data.hrbench import scan_hrbench
 from vtune.errors import DataError
 from vtune.protocols import PROTOCOLS
+from vtune.schema.sample import Sample
 from vtune.verifiers import check_ground_truth
+
+
+def read_hrbench(path: Path) -> Iterator[Sample]:
+    return raising(scan_hrbench(path))
+
 
 PICTURES = [picture(number, (60, 40), (5, 5, 9, 9)) for number in range(2)]
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.data.benchmarks import write_tsv
+from tests.data.benchmarks import raising, write_tsv
 from vtune.data.charts import DESCRIPTIVE, scan_charxiv_descriptive, scan_charxiv_reasoning
 from vtune.data.formats import specimens_maths
 from vtune.data.mathematics import (
@@ -19,7 +19,7 @@ from vtune.data.mathematics import (
     scan_mathvision_mini,
     scan_mathvista,
 )
-from vtune.data.tsv import read_tsv
+from vtune.data.tsv import scan_tsv
 from vtune.errors import DataError
 from vtune.schema.pixels import examine
 from vtune.schema.sample import Sample
@@ -180,7 +180,7 @@ def test_charxiv_reads_the_truth_from_the_grading_query_or_its_column(tmp_path: 
     assert "{PREDICTION}" in name.extra["grading_query"]
     rows = [
         {**row.values, "image": specimens_maths.coded(0), "answer": "P-102"}
-        for row in read_tsv(path, ["question"])
+        for row in raising(scan_tsv(path, ["question"]))
     ]
     write_tsv(path, rows)
     assert {sample.ground_truth for sample in good(scan_charxiv_reasoning(path))} == {"P-102"}

@@ -1,15 +1,16 @@
 """Parquet snapshots: the files of a split, the columns that are read, and the forms of a picture."""
 
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.data.benchmarks import raising
 from tests.data.formats.published import jpeg, parquet
 from tests.data.formats.test_memory import MEGABYTE, bitmap
-from vtune.data.shards import ShardRow, Table, files_of, read_shards, scan_shards
+from vtune.data.shards import ShardRow, Table, files_of, scan_shards
 from vtune.errors import DataError
 
 TABLE = Table(
@@ -27,6 +28,10 @@ def row(number: int, **more: Any) -> dict[str, Any]:
         "decoded_image": {"bytes": jpeg(number), "path": None},
         **more,
     }
+
+
+def read_shards(path: Path, table: Table) -> Iterator[ShardRow]:
+    return raising(scan_shards(path, table))
 
 
 def names(folder: Path, table: Table = TABLE) -> list[str]:

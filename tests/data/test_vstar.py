@@ -1,17 +1,23 @@
 import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.data.benchmarks import make_vstar, picture, write_tsv
-from vtune.data.vstar import read_vstar
+from tests.data.benchmarks import make_vstar, picture, raising, write_tsv
+from vtune.data.vstar import scan_vstar
 from vtune.errors import DataError
+from vtune.schema.sample import Sample
 from vtune.verifiers import check_ground_truth
 
 SIZE = (120, 90)
 BOX = (30, 20, 16, 12)
+
+
+def read_vstar(path: Path) -> Iterator[Sample]:
+    return raising(entry for _, entry in scan_vstar(path))
 
 
 @pytest.fixture

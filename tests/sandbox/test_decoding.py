@@ -88,11 +88,11 @@ def test_a_confined_decoder_that_dies_costs_nobody_a_picture(lasting: Box) -> No
         async with await sandbox.open([encoded(picture())], seed=0) as session:
             assert (await session.run("import sys; image.save('a.png')")).names == ("a.png",)
             decoder = sandbox._confined._free[-1]
-            first, before = decoder.process, len(list(sandbox.folder.glob("s*")))
+            first, before = decoder._process, len(list(sandbox.folder.glob("s*")))
             assert first is not None
             first.kill()
             assert (await session.run("image.save('b.png')")).names == ("b.png",)
-            assert decoder.process is not first
+            assert decoder._process is not first
             # That of the first decoder is gone.
             assert len(list(sandbox.folder.glob("s*"))) == before
 

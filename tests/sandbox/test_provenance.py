@@ -10,9 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.sandbox.conftest import picture
+from vtune.sandbox.guest.greys import Source
 from vtune.sandbox.guest.hooks import Tracker
-from vtune.sandbox.guest.locate import locate
-from vtune.sandbox.guest.maps import compose, inverted
+from vtune.sandbox.guest.locate import find
+from vtune.sandbox.guest.maps import Matrix, compose, inverted
 from vtune.sandbox.guest.provenance import region_of, track
 from vtune.sandbox.guest.regions import Cuts, pasted, whole_input
 
@@ -193,17 +194,22 @@ def grey(pixels: np.ndarray) -> np.ndarray:
 SOURCE = grey(picture())
 
 
+def located(picture: np.ndarray, source: np.ndarray) -> Matrix | None:
+    found = find(picture, Source(source), ())
+    return None if found is None else found.matrix
+
+
 @given(st.integers(0, 330), st.integers(0, 230), st.integers(24, 70), st.integers(24, 70))
 @settings(max_examples=40, deadline=None)
 def test_a_copied_patch_is_located_exactly(x: int, y: int, width: int, height: int) -> None:
-    matrix = locate(SOURCE[y : y + height, x : x + width].copy(), SOURCE)
+    matrix = located(SOURCE[y : y + height, x : x + width].copy(), SOURCE)
     assert matrix == (1, 0, x, 0, 1, y)
 
 
 @pytest.mark.parametrize("zoom", [2, 3, 4, 0.5])
 def test_a_resized_patch_is_located_to_the_pixel(zoom: float) -> None:
     patch = cv2.resize(SOURCE[60:140, 100:200], None, fx=zoom, fy=zoom, interpolation=cv2.INTER_AREA)
-    matrix = locate(patch, SOURCE)
+    matrix = located(patch, SOURCE)
     assert matrix is not None
     assert (matrix[0] * zoom, matrix[2], matrix[5]) == (1, 100, 60)
 
@@ -211,10 +217,10 @@ def test_a_resized_patch_is_located_to_the_pixel(zoom: float) -> None:
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_a_patch_of_another_picture_is_not_located(seed: int) -> None:
     other = grey(picture(seed=seed))
-    assert locate(other[50:110, 80:150], SOURCE) is None
-    assert locate(other, SOURCE) is None
+    assert located(other[50:110, 80:150], SOURCE) is None
+    assert located(other, SOURCE) is None
 
 
 def test_a_flat_patch_is_not_located() -> None:
     source = np.full((200, 200), 90, np.uint8)
-    assert locate(source[20:80, 20:80], source) is None
+    assert located(source[20:80, 20:80], source) is None

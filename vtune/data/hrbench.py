@@ -12,24 +12,12 @@ CATEGORIES = ("single", "cross")
 """One instance (FSP), several instances (FCP)."""
 
 
-def read_hrbench(path: Path) -> Iterator[Sample]:
-    """The rows of `hr_bench_4k.tsv` or `hr_bench_8k.tsv`, one sample per row; there are no target boxes.
+def scan_hrbench(path: Path) -> Iterator[Sample | DataError]:
+    """One entry per row of `hr_bench_4k.tsv` or `hr_bench_8k.tsv`: the sample, or why it is not as published.
 
     Source and ids begin with the file's name, so that both files can be used together. Options stay as they
-    are: the rotations are part of the score. `extra` keeps `index`, `category` and `cycle_category`. The
-    caller chooses the tools to offer (`vtune.data.offer`).
-
-    Raises:
-        DataError: As `read_tsv` does, or at a row whose category, options or answer are not as published.
-    """
-    for entry in scan_hrbench(path):
-        if isinstance(entry, DataError):
-            raise entry
-        yield entry
-
-
-def scan_hrbench(path: Path) -> Iterator[Sample | DataError]:
-    """One entry per row: the sample, or the error that `read_hrbench` would raise there.
+    are: the rotations are part of the score. `extra` keeps `index`, `category` and `cycle_category`. There
+    are no target boxes. The caller chooses the tools to offer (`vtune.data.offer`).
 
     Raises:
         DataError: As `scan_tsv` does.

@@ -74,25 +74,14 @@ class ShardRow:
         return value or ""
 
 
-def read_shards(path: Path, table: Table) -> Iterator[ShardRow]:
-    """The rows of a split, file by file; only a few are in memory at a time.
+def scan_shards(path: Path, table: Table) -> Iterator[ShardRow | DataError]:
+    """One entry per row of a split, file by file: the row, or an error if a picture of it is missing.
+
+    Only a few rows are in memory at a time.
 
     Args:
         path: Folder of a snapshot, or one file of it.
         table: What to read.
-
-    Raises:
-        DataError: If there is no such split, one of its shards is missing, or a file is damaged or lacks a
-            column; or at the first row whose picture has neither bytes nor a file.
-    """
-    for row in scan_shards(path, table):
-        if isinstance(row, DataError):
-            raise row
-        yield row
-
-
-def scan_shards(path: Path, table: Table) -> Iterator[ShardRow | DataError]:
-    """One entry per row: the row, or the error that `read_shards` would raise there.
 
     Raises:
         DataError: If the split or a shard is missing, or a file is damaged or lacks a column.

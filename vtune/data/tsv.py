@@ -96,25 +96,15 @@ class TsvRow:
         return letter
 
 
-def read_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow]:
-    """The rows of a file; only one row with its picture is in memory at a time.
+def scan_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow | DataError]:
+    """One entry per row: the row, or what is wrong with it; only one row with its picture is in memory.
+
+    A row is wrong if it does not have one value per column, its `index` is repeated, or its picture is
+    missing or not base64.
 
     Args:
         path: A TSV file with a header that includes `index` and `image`.
         needs: Further columns that it must have.
-
-    Raises:
-        DataError: If the file is missing or lacks a column; or at the first row that does not have one value
-            per column, whose `index` is repeated, or whose picture is missing or not base64.
-    """
-    for row in scan_tsv(path, needs):
-        if isinstance(row, DataError):
-            raise row
-        yield row
-
-
-def scan_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow | DataError]:
-    """One entry per row: the row, or the error that `read_tsv` would raise there.
 
     Raises:
         DataError: If the file is missing, lacks a column, or stops being valid TSV.

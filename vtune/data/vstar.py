@@ -28,28 +28,17 @@ QUESTIONS = "test_questions.jsonl"
 _OPTION = re.compile(r"^\(([A-Z])\) (.*)$", re.MULTILINE)
 
 
-def read_vstar(path: Path) -> Iterator[Sample]:
-    """The questions of the published folder, with target boxes, or of its TSV form, without them.
+def scan_vstar(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
+    """One entry per question: (its file, the sample or why it is not as published).
 
-    Options have the order of `test_questions.jsonl`, or of the TSV. Without that file, a folder gives the
-    order of its annotations, in which the right option always comes first, so that the caller has to shuffle
-    them. The caller also chooses the tools to offer (`vtune.data.offer`).
+    The published folder has target boxes, its TSV form has none. Options have the order of
+    `test_questions.jsonl`, or of the TSV. Without that file, a folder gives the order of its annotations, in
+    which the right option always comes first, so that the caller has to shuffle them. The caller also
+    chooses the tools to offer (`vtune.data.offer`).
 
     Args:
         path: The folder with `direct_attributes` and `relative_position`, or a TSV with the columns index,
             image, question, A, B …, answer and category.
-
-    Raises:
-        DataError: If something is missing or not as published; names the place.
-    """
-    for _, entry in scan_vstar(path):
-        if isinstance(entry, DataError):
-            raise entry
-        yield entry
-
-
-def scan_vstar(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
-    """One entry per question: (its file, the sample or the error that `read_vstar` would raise there).
 
     Raises:
         DataError: If the folder or the TSV as a whole is not as published.

@@ -149,12 +149,8 @@ class ConfinedDecoder:
         self._used = 0
         """Pictures that the process has decoded."""
         self._process: Process | None = None
+        """None before the first picture."""
         self._files: Workspace | None = None
-
-    @property
-    def process(self) -> Process | None:
-        """The decoding process; None before the first picture."""
-        return self._process
 
     async def decode(self, content: bytes) -> bytes:
         """The picture as a newly encoded JPEG or PNG. One at a time.

@@ -77,20 +77,6 @@ def region_in(grey: Any, source: Source, region: Region, hints: Sequence[Box]) -
     )
 
 
-def locate(picture: Any, source: Any) -> Matrix | None:
-    """Where a picture lies in its source.
-
-    Args:
-        picture: Grey levels, uint8, shape (h, w).
-        source: Grey levels of an input image, uint8, shape (H, W).
-
-    Returns:
-        Maps pixels of the picture to pixels of the source; None if there is no near-exact match.
-    """
-    found = find(picture, Source(source), ())
-    return found.matrix if found else None
-
-
 def find(grey: Any, source: Source, hints: Sequence[Box]) -> Found | None:
     """The place of a picture in its source; None if there is no near-exact match. See `region_in`."""
     height, width = grey.shape
