@@ -34,7 +34,7 @@ class FakeClient(JudgeClient):
         self.asked: list[tuple[str, int]] = []
         self._cut = set()
 
-    async def ask(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
+    async def _ask(self, key: str, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         self.asked.append((f"{prompt.system}\n{prompt.text}", len(pictures)))
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(reply, ServiceError):

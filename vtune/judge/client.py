@@ -147,6 +147,7 @@ class JudgeClient:
         return await self._ask(self._key(prompt, await _shown(pictures)), prompt, pictures)
 
     async def _ask(self, key: str, prompt: Prompt, pictures: Sequence[Picture]) -> str:
+        """The reply to a question with this key; `ask` and `ask_for` both come here."""
         if key in self._replies:
             return self._replies[key]
         if self._batches is not None:

@@ -40,7 +40,7 @@ class ScriptedJudge(JudgeClient):
         super().__init__(NOWHERE)
         self._says = says
 
-    async def ask(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
+    async def _ask(self, key: str, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         """Reply with what `says` returns."""
         if self._says is None:
             raise NoReply("the model does not answer")
