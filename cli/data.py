@@ -33,7 +33,7 @@ def import_(
     paths: Annotated[list[Path], typer.Argument(help="Files or folders; with hf, names on the hub too.")],
     out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
     images: Annotated[
-        Path | None, typer.Option("--images", help="Folder that picture paths start from.")
+        Path | None, typer.Option("--images", help="Base folder of relative picture paths.")
     ] = None,
     verifier: Annotated[
         str | None,

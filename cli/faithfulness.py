@@ -92,7 +92,7 @@ def faithfulness(
     from .output import show, show_text, stdout_for_the_result
 
     if bool(judge_url) != bool(judge_model):
-        raise RecipeError("a judge needs both --judge-url and --judge-model", fix="give both, or none")
+        raise RecipeError("a judge needs both --judge-url and --judge-model", fix="give both, or neither")
     if as_json + as_csv + as_latex > 1:
         raise typer.BadParameter("choose one of --json, --csv and --latex", param_hint="--csv")
     if everything and (as_csv or as_latex):

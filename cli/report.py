@@ -130,7 +130,8 @@ def _print_table(paths: list[Path], *, latex: bool) -> None:
     if report["runs"]:
         raise RecipeError(
             f"--csv and --latex are for evaluations and sweeps; {report['runs'][0]['path']} is neither",
-            fix="`vtune faithfulness RUN --csv` has the looks of a run, and its metrics.jsonl every number",
+            fix="`vtune faithfulness RUN --csv` writes the looks of a run; metrics.jsonl in its folder has "
+            "every number",
         )
     for path, why in report["unreadable"].items():
         raise RecipeError(f"{path}: {why}", fix="name the other folders, or repair this one")

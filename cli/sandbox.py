@@ -83,7 +83,7 @@ def attack(
         list[Layer] | None,
         typer.Option(
             "--without",
-            help="Leave a layer out, to see that harm is noticed; repeatable. The harm is real.",
+            help="Leave out a layer, to test that breaches are noticed; repeatable. Breaches are real.",
         ),
     ] = None,
     reward: Annotated[
@@ -117,7 +117,7 @@ def attack(
     """Run hostile snippets in this machine's sandbox, and report what held and which layer held it."""
     if reward:
         if folder or only or without:
-            raise typer.BadParameter("--dir, --only and --without are about snippets, not about --reward")
+            raise typer.BadParameter("--dir, --only and --without apply to snippets, not to --reward")
         search = Search(programs=programs, generations=generations, population=population, claimed=claimed)
         _attack_reward(search, isolation, seed, as_json=as_json)
     else:

@@ -53,7 +53,7 @@ def import_(
             named = ", ".join(unknown[:NAMED]) + (" …" if len(unknown) > NAMED else "")
             taken += f"\n{len(unknown)} row(s) of questions that were not exported are not used: {named}"
         stale = (
-            "\nwhat `vtune faithfulness` had found belonged to the old scores and is removed: run it again"
+            "\nthe results of `vtune faithfulness` belonged to the old scores and were removed: run it again"
         )
         return taken + stale if found["audit_removed"] else taken
 

@@ -166,7 +166,7 @@ def agent(
     sandbox: Protection = None,
     name: Annotated[str, typer.Option("--name", help="What clients call the agent.")] = "agent",
     content: Annotated[
-        Content, typer.Option("--content", help="Give back the whole last turn, or only its answer.")
+        Content, typer.Option("--content", help="Return the whole last turn, or only its answer.")
     ] = "turn",
     vllm: Annotated[bool, typer.Option("--vllm", help="Generate with vLLM; needs vtune[vllm].")] = False,
     host: Host = "127.0.0.1",

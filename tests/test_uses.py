@@ -140,10 +140,10 @@ def test_a_file_that_cannot_be_used_is_an_error_with_its_line(
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("import helper", "mine.py imports helper.py, which lies beside it, and a run keeps mine.py alone"),
-        ("from helper.deep import f", "mine.py imports helper.py, which lies beside it"),
-        ("from stuff.deep import f", "mine.py imports stuff/, which lies beside it"),
-        ("from .helper import f", "mine.py has a relative import, and a run keeps mine.py alone"),
+        ("import helper", "mine.py imports helper.py, which is next to it, but a run keeps mine.py alone"),
+        ("from helper.deep import f", "mine.py imports helper.py, which is next to it"),
+        ("from stuff.deep import f", "mine.py imports stuff/, which is next to it"),
+        ("from .helper import f", "mine.py has a relative import, but a run keeps mine.py alone"),
     ],
 )
 def test_importing_a_neighbouring_file_is_refused_with_an_explanation(
@@ -158,7 +158,7 @@ def test_importing_a_neighbouring_file_is_refused_with_an_explanation(
     assert told.value.fix.startswith("parts are one file: write what it takes from elsewhere into mine.py")
     with pytest.raises(RecipeError, match="adds no part") as listed:
         use([tmp_path / "helper.py"])
-    assert "what other files import is no file of parts: write it into them" in listed.value.fix
+    assert "a file that others import is not a file of parts: write its code into them" in listed.value.fix
 
 
 def test_output_of_a_users_file_stays_out_of_the_list(tmp_path: Path) -> None:
@@ -392,15 +392,15 @@ def test_a_custom_filter_drops_rows(tmp_path: Path) -> None:
         (ANLS.read_text() + '\nVERIFIERS.add("other", verify)\n', "verifier `other` is of type function"),
         (
             ANLS.read_text().replace("sample: Sample) -> Verdict", "sample: Sample, truth: str) -> Verdict"),
-            r"`verify` of verifier `anls` takes \(reply, sample, truth\), and is called as verify\(reply, s",
+            r"`verify` of verifier `anls` takes \(reply, sample, truth\), but is called as verify\(reply, s",
         ),
         (
             ANLS.read_text().replace("def verify(", "async def verify("),
-            "`verify` of verifier `anls` is `async`, and nobody awaits it",
+            "`verify` of verifier `anls` is `async`, but is not awaited",
         ),
         (
             ANLS.read_text().replace("def form(sample: Sample)", "def form()"),
-            r"`form` of verifier `anls` takes \(\), and is called as form\(sample\)",
+            r"`form` of verifier `anls` takes \(\), but is called as form\(sample\)",
         ),
         ("from vtune.errors import DataError\nraise DataError('no words here')\n", "no words here"),
     ],

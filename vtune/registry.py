@@ -196,7 +196,7 @@ def _ill_called(function: Callable[..., Any], name: str, words: Sequence[str], *
     """Why a function cannot be called with this many arguments; empty if it can."""
     runs = function if inspect.isroutine(function) else getattr(function, "func", type(function).__call__)
     if not awaited and inspect.iscoroutinefunction(runs):
-        return "is `async`, and nobody awaits it"
+        return "is `async`, but is not awaited"
     try:
         takes = inspect.signature(function)
     except ValueError:
@@ -206,7 +206,7 @@ def _ill_called(function: Callable[..., Any], name: str, words: Sequence[str], *
     except TypeError:
         bare = [one.replace(annotation=inspect.Parameter.empty) for one in takes.parameters.values()]
         shown = takes.replace(parameters=bare, return_annotation=inspect.Signature.empty)
-        return f"takes {shown}, and is called as {name}({', '.join(words)})"
+        return f"takes {shown}, but is called as {name}({', '.join(words)})"
     return ""
 
 

@@ -27,8 +27,8 @@ TRIES = "`vtune parts check` of the file tries it"
 """End of the next step if such a file is broken."""
 
 ADD = (
-    'end it with a line such as VERIFIERS.add("name", Verifier(…)): see cli/parts.md; what other files '
-    "import is no file of parts: write it into them"
+    'end it with a line such as VERIFIERS.add("name", Verifier(…)): see cli/parts.md; a file that '
+    "others import is not a file of parts: write its code into them"
 )
 """The next step for a file that adds no parts."""
 WRAP = (
@@ -130,7 +130,7 @@ def prints(kinds: Iterable[str] = ()) -> dict[str, str]:
 def _read(path: Path) -> Used:
     if path.suffix != ".py":
         raise RecipeError(
-            f"{path} is not a file of Python", fix="name a .py file that adds parts: see cli/parts.md"
+            f"{path} is not a Python file", fix="name a .py file that adds parts: see cli/parts.md"
         )
     try:
         return Used(str(path.resolve()), path.read_bytes())
@@ -162,7 +162,7 @@ def _run(file: Used) -> None:
         what = error.what if isinstance(error, VtuneError) else f"{type(error).__name__}: {error}"
         alone = _takes_from(file, error)
         raise RecipeError(
-            f"{file.name} {alone}, and a run keeps {file.name} alone"
+            f"{file.name} {alone}, but a run keeps {file.name} alone"
             if alone
             else f"{file.name} cannot be loaded: {what}",
             where=f"{file.path}:{line_of(error, file.path)}",
@@ -180,8 +180,8 @@ def _takes_from(file: Used, error: BaseException) -> str:
         return "has a relative import" if "relative import" in str(error) else ""
     path = Path(file.path).parent / error.name.partition(".")[0]
     if path.with_suffix(".py").is_file():
-        return f"imports {path.name}.py, which lies beside it"
-    return f"imports {path.name}/, which lies beside it" if path.is_dir() else ""
+        return f"imports {path.name}.py, which is next to it"
+    return f"imports {path.name}/, which is next to it" if path.is_dir() else ""
 
 
 def _check_added(file: Used, others: Collection[str]) -> None:
@@ -282,7 +282,7 @@ def given(found: object, wanted: type[T], kind: str, name: str, by: Callable[...
     """
     if isinstance(found, wanted):
         return found
-    what = f"it gives {type(found).__name__}, not {wanted.__name__}"
+    what = f"it returns {type(found).__name__}, not {wanted.__name__}"
     raise ill_made((kind, name), what, "correct the line", "" if by is None else defined(by))
 
 
@@ -301,7 +301,7 @@ async def awaited(part: tuple[str, str], called: Callable[..., Any], *arguments:
     if isinstance(found, Awaitable):
         return await found
     name = getattr(called, "__name__", "it")
-    what = f"`{name}` is not `async`: it gives {type(found).__name__} at once"
+    what = f"`{name}` is not `async`: it returns {type(found).__name__} at once"
     raise ill_made(part, what, f"write `async def {name}(…)`", defined(called))
 
 

@@ -201,7 +201,7 @@ MUTATIONS = {
     ),
     "an answer that nobody pays for": Mutation(
         "rl/codev", "  accuracy: 1.0 ", "  accuracy: 0.0 ",
-        "rl/codev", "weights", "pay nothing for the answer",
+        "rl/codev", "weights", "give no reward for the answer",
     ),
     "looks that nobody pays for": Mutation(
         "rl/codev", "    search_abilities: [visual_search]\n    search_sources: [vstar, chart, high_res]",
@@ -433,7 +433,7 @@ def test_rows_of_a_custom_environment_are_not_checked_against_our_tools(
         found = check_joins([str(file)], shipped=shipped)
     assert breaks(found) == []
     noted = {(join["about"], join["why"]) for join in found["joins"] if join["level"] == "note"}
-    assert ("environment", "rows of maze pay for the tags of our tools") in noted
+    assert ("environment", "rows of maze reward the tags of our tools") in noted
     assert not any("which no sample offers" in why for _, why in noted)
 
 
@@ -502,7 +502,7 @@ def test_a_run_on_disk_has_taught_what_its_own_recipe_says(
     found = check_joins(["mine.yaml"], shipped=shipped)
     (policy,) = [join for join in found["joins"] if (join["reader"], join["about"]) == ("rl/mine", "policy")]
     assert policy["level"] == "note"
-    assert "nobody knows what runs/school was taught: not the recipe of a run" in policy["why"]
+    assert "it is not known what runs/school was taught: not the recipe of a run" in policy["why"]
 
 
 def test_a_sweep_still_joins_once_its_cold_start_exists(

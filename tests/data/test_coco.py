@@ -115,7 +115,7 @@ def test_broken_input_is_our_error(tiny: Path) -> None:
     with pytest.raises(DataError, match="not an image"):
         make()
     Image.new("RGB", (100, 200)).save(tiny / "a.jpg")
-    with pytest.raises(DataError, match="the picture is 100x200 and the JSON says 200x100"):
+    with pytest.raises(DataError, match="the picture is 100x200 but the JSON says 200x100"):
         make()
     (tiny / "a.jpg").unlink()
     with pytest.raises(DataError, match=r"cannot read .*a\.jpg"):

@@ -25,7 +25,7 @@ def test_a_text_with_quotes_is_written_in_quotes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what", "fix"),
     [
-        ("id\ttext\ttext\n1\ta\tb\n", r"names `text` more than once", "a name of its own"),
+        ("id\ttext\ttext\n1\ta\tb\n", r"names `text` more than once", "its own name"),
         ("7\tThe bees\n8\tThe seas\n", r"no column `text` or `contents`", "it has 7, The bees"),
         ("ID\tText\n1\ta\n", r"no column `text`", "it has ID, Text"),
         ("", r"no column `text`", "it has nothing"),

@@ -212,17 +212,17 @@ CROPPED = (
     ("change", "said"),
     [
         (("self.moves += 1", "self.moves += one"), "NameError: name 'one' is not defined"),
-        (("return Maze(", "Maze("), "`open` gives NoneType, without `observe`: give an Episode"),
+        (("return Maze(", "Maze("), "`open` returns NoneType, without `observe`: return an Episode"),
         (("        self.cells = {", "        cells = {"), "AttributeError"),
         (("return Outcome(float(there)", "return Outcome(2.0"), "an outcome must be in [0, 1], got 2.0"),
         (
             ("return Outcome(float(there)", "return None; (float(there)"),
-            "it judges, and `outcome` gives None",
+            "it judges, but `outcome` returns None",
         ),
         ((".\\n{IMAGE_MARK}", "."), "its text has 0 <image> for 1 picture(s)"),
         (("[self.drawn()])\n        return [Act", "[b'?'])\n        return [Act"), "cannot be decoded"),
         (('json.dumps({"move": named[0]})', '"move"'), "JSONDecodeError"),
-        (("return [Act(seen, arguments=", "return [] and [Act(seen, arguments="), "`observe` gives no act"),
+        (("return [Act(seen, arguments=", "return [] and [Act(seen, arguments="), "`observe` returns no act"),
         (("return [Act(seen", "return [Act(seen), Act(seen"), "2 acts with 1 responses"),
         (("self.moves = 0\n", 'self.moves = 0\n        self.stop = "</move>"\n'), "give a tuple of texts"),
         (("picture.resize(", "picture.unsize("), "has no attribute 'unsize'"),
@@ -267,7 +267,7 @@ def test_a_samples_environment_must_exist_and_judge_if_needed() -> None:
         with pytest.raises(DataError, match="there is no environment 'mase'") as told:
             check_environment(replace(maze(), environment="mase"))
         assert "did you mean `maze`" in told.value.fix
-    with pytest.raises(DataError, match="takes the reward of the environment, and `tools` gives none"):
+    with pytest.raises(DataError, match="takes the reward of the environment, but `tools` gives none"):
         check_environment(replace(SAMPLE, verifier="environment_reward"))
 
 

@@ -119,7 +119,7 @@ CHECKS: Sequence[Check] = (
     ),
     Check(
         name="ranks",
-        about="two ranks, each with a vLLM of its own on its own GPU; stopped and resumed",
+        about="two ranks, each with its own vLLM on its own GPU; stopped and resumed",
         entry="ranks:check",
         seconds=300,
         gpus=2,

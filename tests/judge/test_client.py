@@ -128,7 +128,7 @@ def test_an_empty_reply_is_not_a_verdict_and_comes_with_a_fix() -> None:
     with serve("") as judge:
         (error,) = ask(judge, PROMPT)
     assert isinstance(error, NoVerdict)
-    assert "its 8 max_tokens went into thoughts" in error.what
+    assert "its 8 max_tokens were spent on thoughts" in error.what
     assert "raise `max_tokens`" in error.fix
 
 
@@ -380,7 +380,7 @@ def test_a_key_that_does_not_fit_a_header_is_refused_before_sending(
     ],
 )
 def test_an_unusable_url_is_refused_with_the_recipe(url: str) -> None:
-    with pytest.raises(ValidationError, match="is no URL that can be asked: write http://HOST:PORT/v1"):
+    with pytest.raises(ValidationError, match="is not a usable URL: write http://HOST:PORT/v1"):
         FakeJudge([]).endpoint(base_url=url)
 
 
@@ -409,7 +409,7 @@ def test_a_password_in_a_url_is_refused_and_never_repeated(tmp_path: Path) -> No
             "came as thoughts",
             "parser of reasoning",
         ),
-        ([], "it has no choice", "a model that chats"),
+        ([], "it has no `choices`", "a model that chats"),
         ([{"message": {"content": ""}}], "reply is empty", "another model"),
     ],
     ids=["cut in its thoughts", "thoughts apart", "no choice", "empty"],

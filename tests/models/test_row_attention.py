@@ -175,8 +175,8 @@ def test_a_gpu_attends_in_one_call_per_layer(each_policy: Policy) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("cpu", "the kernel is for GPUs, and this is cpu"),
-        ("float32", "the kernel takes bfloat16, and the weights are float32"),
+        ("cpu", "the kernel is for GPUs, but this is cpu"),
+        ("float32", "the kernel takes bfloat16, but the weights are float32"),
         ("old", "the kernel needs compute capability 8.0"),
         ("built without", "this torch was built without FlashAttention"),
         ("wide", "heads of the language model have 320 numbers"),
@@ -281,4 +281,4 @@ def test_the_kernel_test_runs_once_and_leaves_random_states_alone(monkeypatch: p
 
 
 def test_policies_report_how_they_attend_within_rows(policy: Policy) -> None:
-    assert policy.row_attention == "one call for each segment: the kernel is for GPUs, and this is cpu"
+    assert policy.row_attention == "one call for each segment: the kernel is for GPUs, but this is cpu"

@@ -100,8 +100,8 @@ def test_on_a_gpu_the_tower_makes_one_call_per_layer(each_policy: Policy) -> Non
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("cpu", "the kernel is for GPUs, and this is cpu"),
-        ("float32", "the kernel takes bfloat16, and the weights are float32"),
+        ("cpu", "the kernel is for GPUs, but this is cpu"),
+        ("float32", "the kernel takes bfloat16, but the weights are float32"),
         ("old", "the kernel needs compute capability 8.0"),
         ("built without", "this torch was built without FlashAttention"),
         ("wide", "heads of the vision tower have 320 numbers"),

@@ -131,7 +131,7 @@ def test_looks_at_other_answers_than_the_scored_ones_are_noted() -> None:
     one = evaluation("mixed")
     one["score"] |= {"n": 9, "clusters": 9}
     assert (
-        "% mixed: all but the score covers only the 8 answers to questions that need a look"
+        "% mixed: only the score covers more than the 8 answers to questions that need a look"
         in evaluations_latex([one])
     )
     rows = list(csv.DictReader(io.StringIO(evaluations_csv([one]))))
@@ -143,7 +143,7 @@ def test_a_score_missing_for_unscored_parts_names_them() -> None:
     one |= {"limit": None, "unaudited": 0.0}
     one["score"] = {"unscored_parts": ["charts", "maps"], "n": 8, "unscored": 3}
     text = printed(one)
-    assert "the mean over parts is missing: nothing was scored of charts, maps" in text
+    assert "the mean over parts is missing: nothing was scored in charts, maps" in text
     assert "unscored_parts" not in text
 
 
@@ -206,7 +206,7 @@ def test_tables_have_the_shares_of_the_last_audit_and_who_judged() -> None:
     assert [rows["one: charts"][key] for key in cells] == ["3", "3", "0.0", "", ""]
     assert [rows["other: lens"][key] for key in cells] == ["5", "5", "0.5", "", ""]
     text = evaluations_latex([one, other])
-    assert f"% one: looks as `vtune faithfulness` has found: {note}" in text
+    assert f"% one: looks as found by `vtune faithfulness`: {note}" in text
     assert [line for line in text.splitlines() if why in line] == [f"% other: {why}"]
     one["audit"] = {"all": {}, "sources": {}}
     with pytest.raises(DataError, match="not what an audit has found"):

@@ -201,7 +201,7 @@ def test_curation_benchmarks_take_one_line_for_present_and_one_for_missing_ones(
     lines = printed(render_curation(result)).splitlines()
     assert [line for line in lines if line.startswith("benchmarks")] == [
         "benchmarks kept apart from: lens",
-        "benchmarks not here, not looked into: vstar, mmmu",
+        "benchmarks not here, not checked: vstar, mmmu",
     ]
 
 

@@ -113,7 +113,7 @@ def test_a_conversation_with_tool_responses_needs_its_calls(
 def test_the_text_of_a_conversation_is_not_a_reply(between: str) -> None:
     text = f"{CALL}{between}{TURNS[1]['content']}\nassistant\n{ANSWER}"
     for sent in ({"reply": text}, {"trajectory": {"messages": [{"role": "assistant", "content": text}]}}):
-        with pytest.raises(DataError, match="goes on behind what a tool answered") as refused:
+        with pytest.raises(DataError, match="continues after the answer of a tool") as refused:
             read_item({"sample": SAMPLE, **sent})
         assert "`trajectory`" in refused.value.fix
 
@@ -153,6 +153,6 @@ def test_a_request_that_needs_a_missing_judge_is_422() -> None:
     request = {"sample": row, "reply": "<answer>red automobile</answer>"}
     (answer,) = asked(("POST", "/score", request), given=PAYS)
     assert answer.status_code == 422
-    assert "only a judge can tell" in answer.json()["error"]["what"]
+    assert "this needs a judge" in answer.json()["error"]["what"]
     assert "set `reward.judge`" in answer.json()["error"]["fix"]
     assert "silent" not in answer.json()

@@ -51,7 +51,7 @@ def test_a_service_is_pinged_with_an_empty_request_and_the_runs_settings(
         (silent,) = ping_services(own)
         check_service(own)
     assert silent.startswith(f"{NOBODY}: ClientConnectorError")
-    assert f"the others stand in for it: {NOBODY}" in capsys.readouterr().err
+    assert f"the others take over: {NOBODY}" in capsys.readouterr().err
     told = {"reward": json.loads(json.dumps(settings_of(own))), "items": [], "token": "Bearer open-sesame"}
     assert asked == [told, told]
 
@@ -62,7 +62,7 @@ def test_a_service_is_pinged_with_an_empty_request_and_the_runs_settings(
         (
             401,
             {"fix": "send `Authorization: Bearer TOKEN`"},
-            "let reward.service.token_env name the variable",
+            "set reward.service.token_env to the variable",
         ),
         (422, {"fix": "start it with the file"}, "start it with the file"),
         (422, {}, "start it with the --recipe of the run"),

@@ -172,7 +172,7 @@ def test_a_stage_of_no_steps_is_422() -> None:
     body = request(boxes(0, 280, 1000, 1000), TRUCK, "detection", parm={"step": 0, "total_steps": 0})
     answer = judge(body, recipe(iou=STAGED))
     assert answer.status_code == 422
-    assert "nothing says where the staged IoU schedule stands" in answer.text
+    assert "the request does not say how far along the staged IoU schedule is" in answer.text
 
 
 def test_an_answer_that_no_judge_can_read_is_500() -> None:

@@ -128,7 +128,7 @@ def test_an_invalid_item_is_refused_with_its_reason(change: dict[str, Any], mess
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"abilty": "count"}, r"unknown key `abilty`.*did you mean `ability`\? What is your own.*extra_info"),
+        ({"abilty": "count"}, r"unknown key `abilty`.*did you mean `ability`\? Your own values.*extra_info"),
         ({"anwser": "B"}, "unknown key `anwser`.*did you mean `reward_model.answer`"),
         ({"id": "a/1"}, "unknown key `id`.*did you mean `extra_info.id`"),
         ({"weather": "fine"}, "unknown key `weather`.*known: ability, choices, data_source.*extra_info"),

@@ -265,7 +265,7 @@ def test_conversations_that_never_fill_a_batch_are_refused() -> None:
     assert recipe(max_batch=4).conversations == 4
     assert recipe(max_batch=4, max_conversations=9).conversations == 9
     assert "max_conversations" not in recipe().model_dump()
-    with pytest.raises(ValidationError, match="max_conversations 3 fill no max_batch of 4"):
+    with pytest.raises(ValidationError, match="max_conversations 3 do not fill a max_batch of 4"):
         recipe(max_batch=4, max_conversations=3)
 
 

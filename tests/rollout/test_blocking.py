@@ -79,7 +79,9 @@ def said(*calls: Awaitable[None]) -> list[str]:
 
 def test_a_blocking_line_is_named_while_it_runs(mine: Any) -> None:
     (line,) = said(mine.sleeps(LONG), mine.waits(0))
-    assert re.match(r"mine\.py:6 \(time\.sleep\(seconds\)\) keeps the event loop, \d+% of the last", line)
+    assert re.match(
+        r"mine\.py:6 \(time\.sleep\(seconds\)\) blocked the event loop for \d+% of the last", line
+    )
     assert "asyncio.to_thread" in line
 
 
@@ -96,9 +98,9 @@ def test_a_verifier_is_advised_to_use_a_worker_and_other_code_to_be_faster(
         mine.plain(LONG)
 
     (line,) = said(judges())
-    assert line.endswith("say in_worker=True, so that its verifier runs in a process of its own")
+    assert line.endswith("set in_worker=True, so that its verifier runs in its own process")
     (line,) = said(asks())
-    assert "nobody awaits it: make it quicker" in line
+    assert "it is not awaited: make it faster" in line
 
 
 @pytest.fixture

@@ -191,7 +191,7 @@ def test_a_reply_classified_as_thoughts_is_not_the_models_answer(key: str, tmp_p
     with listening(Handler) as port:
         with pytest.raises(ServiceError, match="all that the model wrote as thoughts") as error:
             draw(FakeJudge([], port=port), tmp_path / "usage.jsonl")
-        assert "without a parser of reasoning" in error.value.fix
+        assert "without a reasoning parser" in error.value.fix
         (cut,) = draw(FakeJudge([], port=port), tmp_path / "usage.jsonl")
         assert (cut.text, cut.finish) == ("", "length")
 

@@ -421,7 +421,7 @@ def test_a_turn_interrupted_by_new_weights_records_both_versions(policy: Policy,
 
     assert asyncio.run(run(4, 5, 6)) == (4, 5, 6)
     assert asyncio.run(run(6, 6, 6)) == (6, 6, 6)
-    with pytest.raises(RunFailed, match="other weights than it was given"):
+    with pytest.raises(RunFailed, match="not those that it was given"):
         asyncio.run(run(3, 5, 6))
 
 
@@ -587,7 +587,7 @@ def test_a_server_with_a_partial_weight_update_gets_no_others_until_restarted(
         draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(play))
         await draws.take(weights, 2)
         assert play.labels == {"a": CUT_OFF, "b": "vtune-2"}
-        with pytest.raises(RunFailed, match="cut off; it runs, but has to be started again"):
+        with pytest.raises(RunFailed, match="interrupted; it is running, but has to be restarted"):
             await engine(policy, play, tmp_path, "a").take(weights, 0)
         del play.labels["a"]
         await draws.take(weights, 3)
@@ -606,7 +606,7 @@ def test_a_server_stuck_in_a_killed_runs_hand_over_is_reported_at_once(
 
     draws = engine(policy, Play(policy), tmp_path, "a")
     draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(active))
-    with pytest.raises(RunFailed, match="has to be started again"):
+    with pytest.raises(RunFailed, match="has to be restarted"):
         asyncio.run(draws.take(weights, 0))
 
 

@@ -111,11 +111,11 @@ TRACE = "a.parquet, row 7"
 
 REPLY, SHOWN = LOOKING.messages[1], LOOKING.messages[2]
 UNLIKE: dict[str, tuple[tuple[Message, ...], str]] = {
-    "two replies": ((USER, REPLY, *LOOKING.messages[1:]), "turn 2 of a trace is of the assistant"),
-    "two observations": ((USER, REPLY, SHOWN, USER, REPLY), "turn 3 of a trace is of the user"),
+    "two replies": ((USER, REPLY, *LOOKING.messages[1:]), "turn 2 of a trace is from the assistant"),
+    "two observations": ((USER, REPLY, SHOWN, USER, REPLY), "turn 3 of a trace is from the user"),
     "a system turn late": (
         (USER, REPLY, SHOWN, Message("system", "Be brief."), REPLY),
-        "turn 3 of a trace is of the system",
+        "turn 3 of a trace is from the system",
     ),
     "no question": ((REPLY, *LOOKING.messages[2:]), "begins with an assistant turn"),
     "a picture of the assistant": (

@@ -90,7 +90,7 @@ def test_traces_call_the_custom_tool_at_the_box(folder: Path) -> None:
             "opened=opened,",
             "opened=opened, recipe=Needs,",
             RecipeError,
-            "gives? tile_tool no settings, and it needs size",
+            "traces have no settings for tile_tool, which needs size",
         ),
     ],
     ids=["it refuses the region", "it needs settings"],

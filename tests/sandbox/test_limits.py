@@ -281,7 +281,7 @@ def test_a_limit_on_open_files_that_no_fork_server_can_live_with_is_named(
             raise AssertionError("it started")
 
     monkeypatch.setattr("resource.getrlimit", lambda _: (128, 200))
-    with pytest.raises(SandboxUnavailable, match=r"200 open files at most") as caught:
+    with pytest.raises(SandboxUnavailable, match=r"at most 200 open files") as caught:
         asyncio.run(story())
     assert "ulimit -Hn" in (caught.value.fix or "")
 

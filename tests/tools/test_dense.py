@@ -219,7 +219,7 @@ def test_a_build_is_not_finished_with_another_corpus_or_encoder(
         build(tmp_path / "index", corpus(45), Hashed("other"))
     assert "rm -r" in caught.value.fix
     for changed in (corpus(45)[1:], corpus(15)):
-        with pytest.raises(DataError, match="not those with which this index was begun"):
+        with pytest.raises(DataError, match="not those that this index was begun with"):
             build(tmp_path / "index", changed)
     build(tmp_path / "index", corpus(45))
 
@@ -241,7 +241,7 @@ def test_numbers_outside_half_precision_are_refused(tmp_path: Path) -> None:
 
 def test_queries_with_another_model_are_refused(tmp_path: Path) -> None:
     build(tmp_path, corpus(3))
-    with pytest.raises(DataError, match="hashed embedded what it holds, and other is another model"):
+    with pytest.raises(DataError, match="hashed embedded its contents, but other is another model"):
         DenseIndex(tmp_path, Hashed("other"))
     assert DenseIndex(tmp_path, Hashed("moved/hashed")).find("topic1 fact 1", 1) == [corpus(3)[1]]
 

@@ -146,7 +146,7 @@ def test_an_unreadable_answer_is_a_service_error(tmp_path: Path) -> None:
         with serper(body=body) as (url, asked):
             (unreadable,) = search(url, tmp_path / "b.jsonl", "ferry")
             assert isinstance(unreadable, ServiceError)
-            assert "answers no JSON that can be read" in unreadable.what
+            assert "did not answer with readable JSON" in unreadable.what
             assert len(asked) == 1
 
 

@@ -517,7 +517,7 @@ def test_a_journal_truncated_within_a_character_is_continued_and_a_folder_report
     searched(where, file, "tower")
     assert (file.read_bytes(), len(web.asked)) == (whole, sent)
     journal.mkdir()
-    with pytest.raises(DataError, match="no record of the web can be read"):
+    with pytest.raises(DataError, match="cannot read the record of the web"):
         searched(where, file, "tower")
 
 
@@ -716,7 +716,7 @@ def test_reading_pages_needs_an_extractor_and_a_replay_does_not(
 def test_two_runs_cannot_write_one_record(tmp_path: Path) -> None:
     file = tmp_path / "web.jsonl"
     one = Exchanges(file, WebRules())
-    with pytest.raises(RecipeError, match="another process writes the record"):
+    with pytest.raises(RecipeError, match="another process is writing the record"):
         Exchanges(file, WebRules())
     asyncio.run(one.aclose())
     asyncio.run(Exchanges(file, WebRules()).aclose())

@@ -113,7 +113,7 @@ def test_an_error_unrelated_to_files_is_not_reported_as_a_full_disk(tmp_path: Pa
         RunFailed, match=r"could not be written: most likely no space is left .*unexpected pos 64"
     ) as full:
         write(tmp_path, 1, fill_up)
-    assert full.value.fix.endswith("--resume begins anew: there is none before")
+    assert full.value.fix.endswith("--resume starts over: there is no earlier one")
     assert not list(tmp_path.iterdir())
 
 

@@ -64,7 +64,7 @@ def test_an_output_head_tied_to_the_embedding_gets_no_adapter(tiny: Path) -> Non
     ("changes", "said"),
     [
         ({}, "nothing is adapted"),
-        ({"lora": LORA}, "takes those of the language model"),
+        ({"lora": LORA}, "takes only those of the language model"),
         ({"lora": LORA, "freeze": ("connector",)}, "visual"),
     ],
 )

@@ -64,5 +64,5 @@ def test_a_ground_truth_in_reply_tags_is_reported_with_the_bare_form() -> None:
     tagged = sample_of("exact", gold="<answer>3</answer>")
     with pytest.raises(DataError) as told:
         check_full_marks(tagged, None)
-    assert told.value.what == "the ground truth '<answer>3</answer>' stands in the tags of a reply"
+    assert told.value.what == "the ground truth '<answer>3</answer>' is in the tags of a reply"
     assert told.value.fix == "take the tags off: '3'"

@@ -160,9 +160,9 @@ def test_the_terminal_shows_what_was_asked_and_answered(tmp_path: Path) -> None:
     ("answer", "line"),
     [
         ("(500, 750)", "answered (32, 36): in sign"),  # its corner
-        ("(501, 751)", "answered (32.1, 36): outside of every box"),
+        ("(501, 751)", "answered (32.1, 36): outside every box"),
         ("[130, 260, 140, 270]", "answered [8.3, 12.5, 9, 13]: IoU"),
-        ("[0, 900, 99, 999]", "answered [0, 43.2, 6.3, 48]: meets no box"),
+        ("[0, 900, 99, 999]", "answered [0, 43.2, 6.3, 48]: overlaps no box"),
     ],
 )
 def test_the_terminal_shows_how_an_answer_overlaps_the_truth(answer: str, line: str, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_an_answer_outside_the_picture_is_not_on_the_sketch(tmp_path: Path) -> N
     answer = '[{"label": "sign", "bbox_2d": [1500, 1500, 1600, 1600]}]'
     text = printed(render_trajectory(documented(tmp_path, *detecting(answer))))
     assert "a: answer" not in text
-    assert "answered sign [96, 72, 102.4, 76.8]: meets no box" in text
+    assert "answered sign [96, 72, 102.4, 76.8]: overlaps no box" in text
 
 
 def label(key: str, said: str | None) -> Label:

@@ -99,11 +99,11 @@ def test_trajectories_that_need_no_look_have_no_faithfulness(tmp_path: Path) -> 
         ("right:maybe", "yes, no or none"),
         ("reward>high", "is a number"),
         ("source>lens", "cannot be compared"),
-        ("sort:colour", "nothing is sorted by"),
+        ("sort:colour", "cannot sort by"),
         ("-status:eror", "`status` is never 'eror'"),
         ("stop:answer,lenght", "`stop` is never 'lenght'"),
         ("label:wrnog", "`label` is never 'wrnog'"),
-        ('"open', "a quote is open"),
+        ('"open', "a quote is not closed"),
         ("x" * 1001, "at most 1000"),
     ],
 )

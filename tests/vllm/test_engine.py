@@ -72,7 +72,7 @@ def test_a_vllm_that_fails_to_start_says_what_to_change(
     async def start() -> VllmEngine:
         return VllmEngine(trained, setup, tmp_path)
 
-    with pytest.raises(RunFailed, match="the vLLM of this process does not start: RuntimeError: ") as caught:
+    with pytest.raises(RunFailed, match="the vLLM of this process did not start: RuntimeError: ") as caught:
         asyncio.run(start())
     assert "rollout.gpu_memory (now 0.4;" in (caught.value.fix or "")
 
@@ -80,7 +80,7 @@ def test_a_vllm_that_fails_to_start_says_what_to_change(
         raise TimeoutError("Timed out waiting for engine core processes to start")
 
     monkeypatch.setattr(AsyncLLM, "from_engine_args", late)
-    with pytest.raises(RunFailed, match="is not ready in time: Timed out") as caught:
+    with pytest.raises(RunFailed, match="was not ready in time: Timed out") as caught:
         asyncio.run(start())
     assert "VLLM_ENGINE_READY_TIMEOUT_S" in (caught.value.fix or "")
 

@@ -120,7 +120,7 @@ def test_weights_are_broadcast_to_all_servers(group: Group) -> None:
 @pytest.mark.parametrize(
     ("status", "said", "fix"),
     [
-        (500, "b: HTTP 500: out of order", "those that are left as well"),
+        (500, "b: HTTP 500: out of order", "restart it and the remaining servers"),
         (422, "b/update_weights refuses: HTTP 422", "start it with"),
     ],
 )

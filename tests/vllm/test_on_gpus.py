@@ -133,7 +133,7 @@ def test_an_error_in_a_worker_is_a_run_failure() -> None:
         raise Exception("Call to wake_up method failed: CUDA out of memory")
 
     llm: Any = SimpleNamespace(errored=False)
-    with pytest.raises(RunFailed, match=r"could not do what it was asked for: .* CUDA out of memory"):
+    with pytest.raises(RunFailed, match=r"failed a request: .* CUDA out of memory"):
         asyncio.run(vllm._alive(llm, refused()))
 
 

@@ -54,7 +54,7 @@ class Gate(Strict):
 def _type(name: str) -> str:
     """The name of a tool type."""
     if name not in tool_types():
-        tool = " (the tool has none: `credit` of its ToolPart says it)" if name in TOOLS else ""
+        tool = " (the tool has none: `credit` of its ToolPart sets it)" if name in TOOLS else ""
         raise ValueError(f"there is no tool type `{name}`{tool}; {or_yours(nearest(name, tool_types()))}")
     return name
 

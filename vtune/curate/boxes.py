@@ -106,7 +106,7 @@ def complex_label(spec: PlainLabels, item: Item) -> str | None:
         if words > spec.at_most:
             return f"the label {entry.label!r} has {words} words, at most {spec.at_most} are allowed"
         if entry.label and not _PLAIN_LABEL.fullmatch(entry.label):
-            return f"the label {entry.label!r} is not words alone"
+            return f"the label {entry.label!r} contains more than words"
     return None
 
 

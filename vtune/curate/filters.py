@@ -41,7 +41,7 @@ def no_reason(name: str, given: object) -> Exception:
 
     For example, `return found and "why"` gives False for rows to keep.
     """
-    what = f"it gives {given!r:.60} as the reason to drop a row"
+    what = f"it returns {given!r:.60} as the reason to drop a row"
     return ill_made((FILTERS.kind, name), what, "return the reason as a text, or None to keep the row")
 
 

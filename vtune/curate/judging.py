@@ -136,7 +136,7 @@ def read_review(row: Any, where: str) -> tuple[str, Review] | None:
     if decision not in ("keep", "drop", "fix"):
         raise DataError(f"unknown decision {decision!r}", where=where, fix=fix)
     if (decision == "fix") != isinstance(corrected, str):
-        raise DataError("`corrected` belongs to the decision fix, and only there", where=where, fix=fix)
+        raise DataError("`corrected` is only for the decision fix", where=where, fix=fix)
     return row["key"], Review(decision, corrected)
 
 

@@ -35,7 +35,7 @@ def rounds_outside(spec: ToolRounds, item: Item) -> str | None:
     calls = len(item.trace.calls)
     if spec.at_least <= calls <= spec.at_most:
         return None
-    return f"{calls} tool calls, wanted are {spec.at_least} to {spec.at_most}"
+    return f"{calls} tool calls, not {spec.at_least} to {spec.at_most}"
 
 
 def broken(spec: CompleteTraces, item: Item) -> str | None:

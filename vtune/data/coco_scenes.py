@@ -185,7 +185,7 @@ def _photos(
                 raise ValueError(f"id {name} is also that of {photos[name].file_name!r}")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             unknown |= {name} if name is not None else set()
-            note(number, _unread("image", number, error, "an id of its own, file_name, width and height"))
+            note(number, _unread("image", number, error, "a unique id, file_name, width and height"))
     # If two photographs share an id, it is unclear which of them an annotation is about.
     return {name: photo for name, photo in photos.items() if name not in unknown}, unknown
 
@@ -265,11 +265,11 @@ def photograph(photo: Photo, images: Path, *, optional_folders: int = 0) -> byte
     try:
         size = examine(content).size
     except Refused as refused:
-        why = f"not an image that can be used: {refused}"
+        why = f"not a usable image: {refused}"
         raise DataError(why, where=str(path), fix="download the file again") from None
     if size != (photo.width, photo.height):
         raise DataError(
-            f"the picture is {size[0]}x{size[1]} and the JSON says {photo.width}x{photo.height}",
+            f"the picture is {size[0]}x{size[1]} but the JSON says {photo.width}x{photo.height}",
             where=str(path),
             fix="use the pictures as COCO publishes them: the boxes are in their pixels",
         )

@@ -110,7 +110,7 @@ def _treebench(row: TsvRow, source: str) -> Sample:
         corners = clamp((sides[0], sides[1], sides[2], sides[3]), width, height) if len(sides) == 4 else None
         if corners is None or not proper(corners):
             raise DataError(
-                f"box {box} of `{TARGETS}` is not [x0, y0, x1, y1] inside of {width}x{height} pixels",
+                f"box {box} of `{TARGETS}` is not [x0, y0, x1, y1] inside {width}x{height} pixels",
                 where=row.place,
                 fix="download it again: the boxes are in pixels of the pictures",
             )

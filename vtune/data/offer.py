@@ -152,7 +152,7 @@ def _check(turn: Message, tools: Sequence[ToolName]) -> None:
     check_answer_place(turn.content)
     if not turn.content.replace(IMAGE, "").strip():
         raise DataError(
-            "the user's turn holds a prompt but no question", fix="see which column holds the question"
+            "the user's turn holds a prompt but no question", fix="check which column holds the question"
         )
     absent: list[str] = [name for name in TOOLS if name not in tools and name != PYTHON]
     if PYTHON not in tools:

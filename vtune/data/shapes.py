@@ -107,7 +107,7 @@ def puzzles(*, seed: int, split: Split, grid: int = 4) -> Iterator[Puzzle]:
         RecipeError: If there is no such grid.
     """
     if grid not in GRIDS:
-        raise RecipeError(f"no grid has {grid} cells per side", fix="choose 2 (easy) or 4")
+        raise RecipeError(f"a grid cannot have {grid} cells per side", fix="choose 2 (easy) or 4")
     rng = random.Random(f"shapes {seed} {split}")
     while True:
         for task in TASKS:

@@ -153,7 +153,7 @@ def _check_header(path: Path, header: list[str], one_of: Collection[str]) -> Non
         raise DataError(
             f"the first line names {', '.join(f'`{name}`' for name in doubled)} more than once",
             where=str(path),
-            fix="give each column a name of its own",
+            fix="give each column its own name",
         )
 
 
@@ -161,7 +161,7 @@ def _uneven(record: list[str], header: list[str], place: str = "") -> DataError:
     return DataError(
         f"{len(record)} value(s) for {len(header)} columns",
         where=place,
-        fix="download the file again; tabs inside of a text need quotes around it",
+        fix="download the file again; a text that holds tabs needs quotes around it",
     )
 
 
@@ -255,9 +255,9 @@ def _elsewhere(
     image = dict(zip(header, record, strict=True))["image"]
     if len(image) <= LONGEST_INDEX:
         raise DataError(
-            f"the picture is said to be in row {index!r}, which has none",
+            f"the row refers to the picture of row {index!r}, which has none",
             where=place,
-            fix="name one that has",
+            fix="refer to a row that has one",
         )
     return image
 

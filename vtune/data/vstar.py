@@ -63,7 +63,7 @@ def _folder(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
             raise DataError("there is no question", where=str(path / category), fix="download it again")
         for stem in sorted(set(pictures) ^ set(notes)):
             error = DataError(
-                f"{stem} is not a pair of a picture and a JSON of its own",
+                f"{stem} is not a picture with its own JSON file",
                 where=str(path / category),
                 fix="download the folder again: every picture has its annotation beside it",
             )
@@ -179,7 +179,7 @@ def _evidence(label: str, box: list[Any], size: tuple[int, int], file: Path) -> 
         if proper(corners):
             return Evidence(label, 0, corners)
     raise DataError(
-        f"box {box} is not [x, y, width, height] inside of {size[0]}x{size[1]} pixels",
+        f"box {box} is not [x, y, width, height] inside {size[0]}x{size[1]} pixels",
         where=str(file),
         fix="use pictures and boxes as published: the boxes are in their pixels",
     )

@@ -50,10 +50,10 @@ def check_environment(sample: Sample) -> None:
     verifier = VERIFIERS.get(sample.verifier)  # unknown verifiers are reported by the check of ground truths
     if verifier is not None and verifier.reads_outcome and not part.judges:
         raise DataError(
-            f"verifier `{sample.verifier}` takes the reward of the environment, "
-            f"and `{name_of(sample)}` gives none",
+            f"verifier `{sample.verifier}` takes the reward of the environment, but `{name_of(sample)}` "
+            "gives none",
             where=_where(sample),
-            fix="name an environment that judges in `environment` of the row, or another verifier",
+            fix="set `environment` of the row to one that judges, or name another verifier",
         )
     if part.check_sample is not None:
         part.check_sample(sample)

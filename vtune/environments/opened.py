@@ -50,7 +50,9 @@ async def _opened(name: str, start: Start) -> Episode:
             part.check_sample(start.sample)
         episode = await awaited((ENVIRONMENTS.kind, name), part.open, start)
         if lacks := [one for one in PARTS if not hasattr(episode, one)]:
-            raise TypeError(f"`open` gives {type(episode).__name__}, without `{lacks[0]}`: give an Episode")
+            raise TypeError(
+                f"`open` returns {type(episode).__name__}, without `{lacks[0]}`: return an Episode"
+            )
         try:
             checked = Checked(name, start, episode)
             await checked.check_opening()
@@ -121,7 +123,7 @@ class Checked(Episode):
                 return None
             acts = self._acts(acts)
             if not acts and not turn.last:
-                raise ValueError("`observe` gives no act: give one, or None to end the conversation")
+                raise ValueError("`observe` returns no act: return one, or None to end the conversation")
             for number, act in enumerate(acts):
                 acts[number] = replace(act, seen=await self._checked(act.seen, turn.pictures))
                 if not isinstance(act.tool, str):
@@ -142,7 +144,7 @@ class Checked(Episode):
         if not isinstance(found, Iterable) or isinstance(found, str) or others:
             one = type(found).__name__
             gives = f"a {one} with {others[0]}" if isinstance(found, list | tuple) else one
-            what = f"`observe` gives {gives}, not a list of Act"
+            what = f"`observe` returns {gives}, not a list of Act"
             raise ill_made(self._part, what, ACTS_ARE, defined(self._episode.observe))
         return [act for act in acts if isinstance(act, Act)]
 
@@ -151,9 +153,9 @@ class Checked(Episode):
         with _named(self._name):
             found = await awaited(self._part, self._episode.outcome)
             if found is None and ENVIRONMENTS[self._name].judges:
-                raise ValueError("it judges, and `outcome` gives None")
+                raise ValueError("it judges, but `outcome` returns None")
             if found is not None and not isinstance(found, Outcome):
-                what = f"`outcome` gives {type(found).__name__}, not an Outcome"
+                what = f"`outcome` returns {type(found).__name__}, not an Outcome"
                 raise ill_made(self._part, what, OUTCOME_IS, defined(self._episode.outcome))
             return found
 
@@ -165,7 +167,7 @@ class Checked(Episode):
     async def _checked(self, seen: Observation, known: Sequence[bytes]) -> Observation:
         """An observation that a conversation with these pictures, and its record, can include."""
         if not isinstance(seen, Observation):
-            raise TypeError(f"it gives {type(seen).__name__}, not Observation")
+            raise TypeError(f"it returns {type(seen).__name__}, not Observation")
         if wrong := unfit(seen, known):
             raise ValueError(wrong)
         try:

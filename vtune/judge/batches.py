@@ -23,8 +23,8 @@ MOST_QUESTIONS, MOST_BYTES = 50_000, 64 * 2**20
 TRIES = 3
 """Limit on questions that are asked individually before a batch; ours."""
 _FIX = (
-    "if it expired, --resume asks the rest again; otherwise see what the endpoint "
-    "says of it; one that takes no batches is asked with `batch: false`"
+    "if it expired, --resume asks the rest again; otherwise check what the endpoint reports; for an "
+    "endpoint without batches, set `batch: false`"
 )
 _DELETE = "delete the file: its questions are asked again"
 Tell = Callable[[str], object]

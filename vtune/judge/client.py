@@ -22,7 +22,7 @@ from vtune.schema.message import Picture
 
 T = TypeVar("T")
 
-MORE_ROOM = "raise `max_tokens` of the judge: a model that reasons needs some thousand"
+MORE_ROOM = "raise `max_tokens` of the judge: a model that reasons needs a few thousand"
 
 
 class PutOff(NoReply):
@@ -83,7 +83,7 @@ class JudgeClient:
             timeout_s=endpoint.timeout_s,
             api_key_env=endpoint.api_key_env,
             fix=f"check that the endpoint is up, and that `{section}` in the recipe names it",
-            no_key=f"; `api_key_env` of `{section}` names another variable, null none",
+            no_key=f"; `api_key_env` of `{section}` can name another variable, or be null for no key",
         )
 
     @property
@@ -356,15 +356,15 @@ class JudgeClient:
     def _text(self, completed: Completed) -> str:
         if completed.text:
             return completed.text
-        why, fix = "", "ask another model, or see in the log of its server why it says nothing"
+        why, fix = "", "ask another model, or check the log of its server"
         if completed.finish == LENGTH:
-            why = f"its {self._endpoint.max_tokens} max_tokens went into thoughts"
+            why = f"its {self._endpoint.max_tokens} max_tokens were spent on thoughts"
             raise Cut(f"the judge's reply is empty: {why}", where=self._completions.where, fix=MORE_ROOM)
         if completed.thoughts:
             why = ": all that it wrote came as thoughts (`reasoning_content`)"
-            fix = "serve it without a parser of reasoning, or with the one that its model is made for"
+            fix = "serve it without a reasoning parser, or with the one made for its model"
         elif not completed.finish:
-            why, fix = ": it has no choice", "check that the endpoint serves a model that chats"
+            why, fix = ": it has no `choices`", "check that the endpoint serves a model that chats"
         raise Empty(f"the judge's reply is empty{why}", where=self._completions.where, fix=fix)
 
     def _unreadable(self, reply: str, wanted: str, *, cut: bool) -> NoVerdict:

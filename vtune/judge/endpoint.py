@@ -46,8 +46,8 @@ class JudgeEndpoint(Strict):
     def _can_be_asked(cls, url: str) -> str:
         if "@" in url.partition("//")[2].partition("/")[0]:
             raise ValueError(
-                "the URL holds a user or a password, and run folders name it: leave them out, the key comes "
-                "from the variable that `api_key_env` names"
+                "the URL holds a user or a password, and run folders would show it: leave them out; "
+                "the key comes from the variable that `api_key_env` names"
             )
         try:
             parts = urlsplit(url)
@@ -56,7 +56,7 @@ class JudgeEndpoint(Strict):
         except ValueError:  # including UnicodeError
             usable = False
         if not usable or not re.fullmatch("[!-~]+", url):
-            raise ValueError(f"{url!r} is no URL that can be asked: write http://HOST:PORT/v1")
+            raise ValueError(f"{url!r} is not a usable URL: write http://HOST:PORT/v1")
         return url
 
     @model_validator(mode="after")

@@ -37,7 +37,7 @@ def read_kept(path: Path) -> Kept:
         lines = whole_lines(path, repair=True)
     except OSError as error:
         raise DataError(
-            f"no cached replies can be read at {path}: {error.strerror}", fix="check the path"
+            f"cannot read cached replies at {path}: {error.strerror}", fix="check the path"
         ) from None
     for number, line in enumerate(lines, start=1):
         try:
@@ -55,6 +55,6 @@ def read_kept(path: Path) -> Kept:
             raise DataError(
                 "not a cached reply",
                 where=f"{path}:{number}",
-                fix="remove the line: what it held is asked again, and all else was paid for",
+                fix="remove the line: only its question is asked again",
             ) from None
     return kept

@@ -117,8 +117,8 @@ def _warning(found: Corrected | None, yes: int, no: int) -> str:
         return f"the judge is not calibrated: it judged no trajectory that is known {lacking}"
     if found.youden_low < LEAST_J:
         return (
-            f"the judge hardly tells looks apart: Youden's J is {found.youden:.2f}, and may be "
-            f"{found.youden_low:.2f}; do not quote its shares"
+            f"the judge can hardly tell looks apart: Youden's J is {found.youden:.2f}, possibly as low "
+            f"as {found.youden_low:.2f}; do not quote its shares"
         )
     return ""
 

@@ -127,7 +127,7 @@ def interval(
         for part, group in zip(parts, clusters, strict=True)
     ]
     if len(names) < FEW:
-        return _unsure(value, f"there are {len(names)} independent pictures, and {FEW} are the fewest")
+        return _unsure(value, f"there are {len(names)} independent pictures, and at least {FEW} are needed")
     draw = np.random.default_rng(seed)
     drawn = draw.multinomial(len(names), np.full(len(names), 1 / len(names)), size=RESAMPLES).astype(float)
     found = np.stack([part.precision(drawn[:, at]) for part, at in zip(parts, members, strict=True)])
@@ -135,7 +135,7 @@ def interval(
     some = known.any(axis=0)
     means = np.where(known, found, 0.0).sum(axis=0)[some] / known.sum(axis=0)[some]
     if not means.size or np.ptp(means) < 1e-12:
-        return _unsure(value, "all resamples are alike: nothing bounds what was not seen")
+        return _unsure(value, "all resamples are the same, so they give no interval")
     low, high = expanded(means, len(names))
     return {"value": value, "low": min(low, value), "high": max(high, value)}
 

@@ -146,7 +146,7 @@ def _sets(marks: Sequence[Mark], *, suppresses: bool) -> list[_Set]:
             continue
         if picture.identity in found[number]:
             raise DataError(
-                f"another sample of the set is about picture {picture.identity}, too",
+                f"another sample of the set is also about picture {picture.identity}",
                 where=f"sample {mark.sample_id!r}",
                 fix="score each picture by one sample; check that no data are named twice",
             )

@@ -59,7 +59,7 @@ def raw_scores(scorer: str, marks: Sequence[Mark]) -> Scores:
             raise failed from error
         raise
     if not isinstance(found, Mapping):
-        raise ill_made((SCORERS.kind, scorer), f"it gives {found!r:.60}, not a dict", GIVE)
+        raise ill_made((SCORERS.kind, scorer), f"it returns {found!r:.60}, not a dict", GIVE)
     return dict(found)
 
 
@@ -102,10 +102,10 @@ def _no_score(scores: Mapping[str, Any], marks: Sequence[Mark], *, own: bool) ->
         known = own and marks and all(mark.score is not None for mark in marks)
         keys = ", ".join(map(str, scores)) or "nothing"
         return (
-            f"it gives no `score` though all {len(marks)} rollouts were scored: {keys:.60}" if known else ""
+            f"it returns no `score` though all {len(marks)} rollouts were scored: {keys:.60}" if known else ""
         )
     score = scores["score"]
-    return "" if score is None or _is_number(score) else f"it gives {score!r:.60} as `score`"
+    return "" if score is None or _is_number(score) else f"it returns {score!r:.60} as `score`"
 
 
 def _is_number(value: object) -> TypeGuard[float]:

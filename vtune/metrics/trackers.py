@@ -270,13 +270,14 @@ def check_tracker(name: str | None) -> None:
     if name == "mlflow" and "MLFLOW_TRACKING_URI" not in os.environ:
         # MLflow no longer has a default location: its file store is closed, and its database needs an extra.
         fix = (
-            "set it to a server, e.g. http://localhost:5000, or to sqlite:///mlflow.db with the whole mlflow"
+            "set it to a server, e.g. http://localhost:5000, or to sqlite:///mlflow.db with the full "
+            "mlflow package"
         )
         raise RecipeError("MLFLOW_TRACKING_URI is not set", fix=fix)
     database = os.environ.get("MLFLOW_TRACKING_URI", "").partition(":")[0].partition("+")[0]
     if name == "mlflow" and database in DATABASES and importlib.util.find_spec("sqlalchemy") is None:
         raise MissingExtra(
-            f"the slim MLflow that is installed cannot keep runs in a database ({database})",
+            f"the installed slim MLflow cannot keep runs in a database ({database})",
             fix="pip install mlflow, or set MLFLOW_TRACKING_URI to a server",
         )
 

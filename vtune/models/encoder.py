@@ -104,10 +104,10 @@ class Encoder:
         if not hasattr(model.config, "hidden_size"):
             raise DataError(
                 f"{name} embeds more than texts ({type(model).__name__})",
-                fix="give an encoder of texts; of pictures, add --pictures",
+                fix="give a text encoder; for pictures, add --pictures",
             )
         if self._tokenizer.pad_token_id is None:
-            raise DataError(f"the tokenizer of {name} has no padding token", fix="give an encoder of texts")
+            raise DataError(f"the tokenizer of {name} has no padding token", fix="give a text encoder")
         _check_pooling(folder, settings.pooling)
         self._model: Any = model.to(device).eval()
         self._device = device
@@ -206,6 +206,6 @@ def _check_pooling(folder: Path, pooling: Pooling) -> None:
         raise DataError(
             f"the model pools by {' and '.join(sorted(named))}, not by {pooling}",
             where=str(path),
-            fix="name the family that it is of: "
+            fix="name its family: "
             + ", ".join(f"{name} ({settings.pooling})" for name, settings in FAMILIES.items()),
         )

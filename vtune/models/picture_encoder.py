@@ -40,7 +40,7 @@ class PictureModel:
         except (OSError, ValueError) as error:
             raise unloadable(name, error) from error
         if not hasattr(model, "get_image_features") or not hasattr(model, "get_text_features"):
-            raise DataError(f"{name} embeds no pictures", fix="give a CLIP or SigLIP")
+            raise DataError(f"{name} embeds no pictures", fix="give a CLIP or SigLIP model")
         self._model: Any = model.to(device=device).eval()
         self._dtype, self._device = dtype, device
         self._lock = threading.Lock()

@@ -80,8 +80,8 @@ def _chat(name: str, config: Any) -> Chat:
     rows, image_id = config.get_text_config().vocab_size, getattr(config, "image_token_id", chat.image_id)
     if chat.image_id != image_id or len(tokenizer) > rows:
         raise DataError(
-            f"the tokenizer is another model's: it has {len(tokenizer)} tokens, and that of a picture is "
-            f"{chat.image_id}; by config.json there are at most {rows}, and it is {image_id}",
+            f"the tokenizer is another model's: it has {len(tokenizer)} tokens, with a picture token of "
+            f"{chat.image_id}; config.json allows at most {rows}, with a picture token of {image_id}",
             where=name,
             fix="put the model's own tokenizer files into the folder",
         )

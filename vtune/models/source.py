@@ -54,7 +54,7 @@ def check_local(name: str) -> None:
         raise DataError(f"{name} holds no model: {what}", fix="give the folder of a checkpoint, or of a run")
     if not path.is_dir() and not _cached(name) and (why := _unreachable()):
         raise DataError(
-            f"there is no model folder {name}, and no hub to fetch such a model from: {why}",
+            f"there is no model folder {name}, and no hub to fetch it from: {why}",
             fix="give a folder that save_pretrained wrote, or fetch the model where there is a network",
         )
 

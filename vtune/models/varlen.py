@@ -61,7 +61,7 @@ def use_varlen_attention(model: Any, family: "Family") -> None:
 def _obstacle(model: Any, family: "Family", device: torch.device) -> str | None:
     """Why one call cannot be used."""
     if device.type == "cuda" and not family.ragged_vision:
-        return "the family does not say ragged_vision"
+        return "the family does not set ragged_vision"
     dtype = next(model.parameters()).dtype
     widths = (module.config.hidden_size // module.config.num_heads for module in _tower(model, family))
     return kernel_obstacle(device, dtype, widths, of="the vision tower")
@@ -79,9 +79,9 @@ def kernel_obstacle(
         of: What has these heads, for the message.
     """
     if device.type != "cuda":
-        return f"the kernel is for GPUs, and this is {device.type}"
+        return f"the kernel is for GPUs, but this is {device.type}"
     if dtype not in (torch.bfloat16, torch.float16):
-        return f"the kernel takes bfloat16, and the weights are {str(dtype).removeprefix('torch.')}"
+        return f"the kernel takes bfloat16, but the weights are {str(dtype).removeprefix('torch.')}"
     for width in widths:
         if width % 8 or width > WIDEST:
             return f"heads of {of} have {width} numbers"

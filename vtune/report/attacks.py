@@ -72,7 +72,7 @@ def render_snippet(result: Mapping[str, Any]) -> RenderableType:
 def render_reward_attack(result: Mapping[str, Any]) -> RenderableType:
     """The result of `vtune.runs.audit.reward_attack.run_reward_attack` as tables, then exceeded limits."""
     drawn, search = result["random"], result["search"]
-    shares = Table("random programs", "paid in full, unreadable", "honest, readable, unpaid")
+    shares = Table("random programs", "full reward, unreadable", "honest, readable, not rewarded")
     shares.add_row("all", _share(drawn["paid_unreadable"]), _share(drawn["honest_unpaid"]))
     for kind, row in drawn["by_kind"].items():
         shares.add_row(kind, _share(row["paid_unreadable"]), _share(row["honest_unpaid"]))

@@ -56,12 +56,12 @@ def _not_the_score(by: Mapping[str, Any]) -> str:
     scores = ", ".join(f"{side.upper()} {number(by[side])}" for side in "ab")
     if by["over_answers"]:
         return (
-            "compared is the mean over questions, each with those of its rollouts that have a score,"
-            f"\nnot the suite's score, which is the mean over these answers: {scores}"
+            "this compares the mean over questions, each over those of its rollouts that have a "
+            f"score,\nnot the suite's score, which is the mean over these answers: {scores}"
         )
     return (
-        "compared is the mean over questions of what each answer scores by itself (in part, if partly right),"
-        f"\nnot the suite's score, which is by scorer `{by['scorer']}`: {scores}"
+        "this compares the mean over questions of what each answer scores by itself (in part, if "
+        f"partly right),\nnot the suite's score, which is by scorer `{by['scorer']}`: {scores}"
     )
 
 

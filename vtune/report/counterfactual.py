@@ -95,8 +95,9 @@ def _notes(result: Result) -> Iterator[str]:
             f"{result['model']}, answers may have changed with them"
         )
     yield (
-        f"drawn with {result['model']} at temperature {result['temperature']:g}: {result['drawn']} turns "
-        f"now, {GAP if result['tokens'] is None else result['tokens']} tokens on record in {result['record']}"
+        f"generated with {result['model']} at temperature {result['temperature']:g}: {result['drawn']} "
+        f"turns now, {GAP if result['tokens'] is None else result['tokens']} tokens on record in "
+        f"{result['record']}"
     )
     for name, found in result["exchanges"].items():
         if found["n_unscored"]:

@@ -34,7 +34,7 @@ def _run(run: Mapping[str, Any]) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(head)]
     parts.append(
         _grid(
-            "correctable: a success did the like",
+            "correctable: a success made a similar call",
             ("similarity from", "failing trajectories", "their calls"),
             [
                 (number(row["theta"]), percent(row["trajectories"]), percent(row["calls"]))

@@ -19,7 +19,7 @@ def render_curation(result: Mapping[str, Any]) -> RenderableType:
         parts.append(_mix("ability", result["abilities"]))
     if not result["data_sources"].keys() <= result["funnel"].keys():
         parts.append(_mix("data_source", result["data_sources"]))
-    for here, said in ((True, "kept apart from"), (False, "not here, not looked into")):
+    for here, said in ((True, "kept apart from"), (False, "not here, not checked")):
         if names := [name for name, there in result["benchmarks"].items() if there is here]:
             parts.append(Text(f"benchmarks {said}: {', '.join(names)}"))
     for name, rows in result["unscored"].items():
@@ -45,7 +45,7 @@ def _funnel(result: Mapping[str, Any]) -> Table:
     """One row per source, with a line for every filter; for `valid` and `mix` only if they dropped rows."""
     published = result["published"]
     table = Table(title="funnel", title_justify="left")
-    for name in ("source", "before", "sampled", "dropped, and left after it", "after"):
+    for name in ("source", "before", "sampled", "dropped, and left afterwards", "after"):
         table.add_column(name, justify="left" if name.startswith(("source", "dropped")) else "right")
     if published:
         table.add_column("published", justify="right")

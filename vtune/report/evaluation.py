@@ -29,7 +29,7 @@ TELLING = (
 
 BY_BOXES = "faithfulness is by boxes: not comparable with CodeV's Table 5, where a model judges"
 
-NOT_THE_MEAN = "the score is not their mean, so how small a difference they can detect is not known"
+NOT_THE_MEAN = "the score is not their mean, so the smallest difference they can detect is unknown"
 
 HABITS = {
     "everything": "all",
@@ -89,7 +89,7 @@ def _head(evaluation: Evaluation) -> str:
 def _without_score(evaluation: Evaluation) -> str:
     """Why a mean over parts is missing."""
     parts = evaluation["score"].get("unscored_parts", ())
-    return f"\n  the mean over parts is missing: nothing was scored of {', '.join(parts)}" if parts else ""
+    return f"\n  the mean over parts is missing: nothing was scored in {', '.join(parts)}" if parts else ""
 
 
 def _power(evaluation: Evaluation) -> str:

@@ -42,13 +42,14 @@ def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
         f"{one['name']}: {one['model']} on {one['samples']} samples ({one['path']})" for one in evaluations
     ]
     notes += [
-        f"{one['name']}: looks as `vtune faithfulness` has found: {one[LOOKS_BY]}"
+        f"{one['name']}: looks as found by `vtune faithfulness`: {one[LOOKS_BY]}"
         for one in evaluations
         if LOOKS_BY in one
     ]
     notes += [BY_BOXES] if any(map(is_by_boxes, evaluations)) else []
     notes += [
-        f"{one['name']}: all but the score covers only the {looks['n']} answers to questions that need a look"
+        f"{one['name']}: only the score covers more than the {looks['n']} answers to questions "
+        "that need a look"
         for one in evaluations
         if (looks := one["faithfulness"]).get("n") and looks["n"] != (_scored(one) or looks["n"])
     ]

@@ -143,7 +143,7 @@ def _notes(result: Result) -> Iterator[str]:
     for why, times in result["unscored"].items():
         yield f"{times} times: {why}"
     if unknown := result.get("by_model", {}).get("all", {}).get("no_shares"):
-        yield f"by the model there are no shares: {unknown}"
+        yield f"no shares by the model: {unknown}"
     if "agreement" in result:
         agreement = ", ".join(f"{name} {cell(value)}" for name, value in result["agreement"].items())
         yield f"boxes and the model: {agreement}"

@@ -31,7 +31,7 @@ def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
     verdict = "fits" if plan["fits"] else "DOES NOT FIT"
     yield f"{verdict}: {where}"
     if plan["servers"]:
-        yield f"besides these, {plan['servers']} vLLM server(s) need GPUs of their own to generate"
+        yield f"besides these, {plan['servers']} vLLM server(s) need their own GPUs to generate"
     yield f"at its peak {plan['peak_gb']:g} of the {plan['room_gb']:g} GB that tensors may fill"
     yield f"shape: {plan['shape']}"
     yield ""

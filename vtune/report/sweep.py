@@ -237,8 +237,8 @@ def _power(table: Mapping[str, Any]) -> Iterator[Plain]:
     if rows:
         title = "smallest true difference found in 80 of 100 such sweeps, given how much these seeds vary"
         note = (
-            "Shares in points of percent. How much few seeds vary is itself uncertain. Accuracy on a suite: "
-            "where the answers to its questions leave more unsure than the seeds do, by them."
+            "Shares in percentage points. The spread over a few seeds is itself uncertain. Accuracy on "
+            "a suite: over its questions where these leave more uncertainty than the seeds do."
         )
         yield {"part": "", "title": title, "note": note, "head": ["", "seeds", *found], "rows": rows}
 

@@ -151,9 +151,11 @@ def _answer(one: Mapping[str, Any]) -> str:
     x0, y0, x1, y1 = (number(round(side, 1)) for side in one["box"])
     of = one["meets"] or "the ground truth"
     if one["iou"] is None:
-        return f"answered ({x0}, {y0}): " + ("outside of every box" if one["meets"] is None else f"in {of}")
+        return f"answered ({x0}, {y0}): " + ("outside every box" if one["meets"] is None else f"in {of}")
     named = " ".join(filter(None, ("answered", one["label"], f"[{x0}, {y0}, {x1}, {y1}]")))
-    return f"{named}: " + ("meets no box" if one["meets"] is None else f"IoU {number(one['iou'])} with {of}")
+    return f"{named}: " + (
+        "overlaps no box" if one["meets"] is None else f"IoU {number(one['iou'])} with {of}"
+    )
 
 
 def _boxes(document: Mapping[str, Any], index: int) -> list[tuple[str, Sequence[float]]]:

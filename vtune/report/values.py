@@ -92,6 +92,6 @@ def uses_lines(run: Mapping[str, Any]) -> str:
     """Lines below the head of a run or evaluation that list the files of custom parts it used."""
     return "".join(
         f"\n  uses {name}, SHA-256 {str(file['sha256'])[:16]}"
-        + ("" if file["kept"] else "; the copy in the folder is missing or another file")
+        + ("" if file["kept"] else "; the copy in the folder is missing or differs")
         for name, file in run.get("uses", {}).items()
     )

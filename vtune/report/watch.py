@@ -57,7 +57,7 @@ def watch_line(state: State) -> str:
 def _evaluation_line(state: State) -> str:
     """Number of rollouts generated, time left for the others, and the score once there is one."""
     rollouts = str(state["done"]) if state["total"] is None else f"{state['done']}/{state['total']}"
-    parts = [f"{state['name']}: {rollouts} rollouts drawn"]
+    parts = [f"{state['name']}: {rollouts} rollouts generated"]
     if state["finished"]:
         parts.append("finished" if state["score"] is None else f"finished: score {number(state['score'])}")
     elif not state["running"]:

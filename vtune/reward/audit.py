@@ -111,7 +111,7 @@ async def audit(
     by_id = {sample.id: sample for sample in samples}
     if strangers := {t.sample_id for t in trajectories} - set(by_id):
         raise DataError(
-            f"no sample has the id {min(strangers)!r}", fix="audit with the data that was rolled out"
+            f"no sample has the id {min(strangers)!r}", fix="audit with the data that the rollouts used"
         )
     room = asyncio.Semaphore(at_once)
 
@@ -235,7 +235,7 @@ def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
     return RunFailed(
         f"none of the {len(users)} trajectories with tool calls could be audited",
         where=f"{times} of {len(users)}: {why}",
-        fix="name a judge with --judge-url and --judge-model, or fix the one there is",
+        fix="name a judge with --judge-url and --judge-model, or fix the configured one",
     )
 
 

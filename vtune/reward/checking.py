@@ -162,8 +162,8 @@ def _remedy(why: str) -> str:
     """What helps against a given reason for unscored trajectories; it may name a user's own file."""
     if own := next((file for file in used() if f" of {file.name}" in why), None):
         return (
-            f"correct {own.path}, so that no reply takes it long, and start a new run with another --out: "
-            "--resume runs the copy that this one keeps"
+            f"make {own.path} faster, and start a new run with another --out: --resume runs the copy "
+            "that this one keeps"
         )
     return (
         "fix the endpoint of the model, the judge, the reward service, the tool, the sandbox or the data, "

@@ -200,5 +200,5 @@ def _fail(items: Sequence[_Item], error: BaseException) -> None:
 
 def _broken(said: Mapping[str, Any]) -> RunFailed:
     """The error for a user's own part that broke in the service."""
-    where = f"{said.get('where') or ''} of the reward service, whose log has the traceback".strip()
+    where = f"{said.get('where') or ''} of the reward service (its log has the traceback)".strip()
     return RunFailed(str(said["what"]), where=where, fix=str(said.get("fix") or ""))

@@ -21,7 +21,7 @@ from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.uses import given
 
-NAME_ONE = "set `reward.judge`; a reward service has that of its --recipe, and no other"
+NAME_ONE = "set `reward.judge`; a reward service uses only that of its --recipe"
 """The next step if a model would have to judge, but none is configured."""
 
 
@@ -105,7 +105,7 @@ class Judges:
 
     def _asked(self) -> JudgeClient:
         if self._client is None:
-            raise RecipeError("only a judge can tell, and there is none in the recipe", fix=NAME_ONE)
+            raise RecipeError("this needs a judge, and the recipe has none", fix=NAME_ONE)
         return self._client
 
 

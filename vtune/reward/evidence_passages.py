@@ -162,7 +162,8 @@ class PassageJudge:
         if call.tool not in TOOLS and call.tool not in sample.tools:
             known = ", ".join(f"`{name}`" for name in SEARCHES if name in sample.tools)
             raise DataError(
-                f"the sample offers no tool {call.tool!r:.60}", fix=f"name a search as it does: {known}"
+                f"the sample offers no tool {call.tool!r:.60}",
+                fix=f"name a search as the sample does: {known}",
             )
         if call.tool not in OURS[TOOLS.kind]:
             return Verdict(self._levels.miss, "miss: a tool of your own, whose output is not looked at")

@@ -72,8 +72,10 @@ class Guard:
         if self._key is not None and path not in OPEN and not hmac.compare_digest(given, self._key):
             return 401, "wrong or no token", "send `Authorization: Bearer TOKEN`"
         if self._key is None and _from_a_page(headers):
-            fix = "ask by address or as localhost and not from a web page, or start it with --token-file"
-            return 403, "a web page, or another name for this machine, is not answered without a token", fix
+            fix = (
+                "call it by IP address or as localhost and not from a web page, or start it with --token-file"
+            )
+            return 403, "a request from a web page, or under another name of this machine, needs a token", fix
         size = headers.get(b"content-length", b"")
         # A chunked body may be longer than announced.
         if b"transfer-encoding" in headers or (method not in ("GET", "HEAD") and not size.isdigit()):

@@ -117,7 +117,7 @@ def _check_known(given: Row, known: Mapping[str, str], place: str) -> None:
             raise DataError(
                 f"unknown key `{place}{key[:60]}`",
                 where="the sample of a request",
-                fix=f"{meant} What is your own goes into `extra_info`",
+                fix=f"{meant} Your own values go into `extra_info`",
             )
 
 
@@ -197,7 +197,7 @@ def _check_given(calls: Iterable[Any]) -> None:
             raise DataError(
                 "a call came without its `output`",
                 where="column `calls.output`",
-                fix='send what it returned in words, "" where that was nothing',
+                fix='send the text that it returned, "" if there was none',
             )
         crops = call.get("crops")
         for crop in crops if isinstance(crops, list) else ():
@@ -217,10 +217,10 @@ def _check_one_turn(messages: Iterable[Message]) -> None:
     """
     if any(turn.role == "assistant" and _FLAT.search(turn.content) for turn in messages):
         raise DataError(
-            f"a turn of the policy goes on behind what a tool answered ({CLOSE} … {ANSWER_OPEN})",
+            f"a turn of the policy continues after the answer of a tool ({CLOSE} … {ANSWER_OPEN})",
             where="the reply of a request",
-            fix="send a `trajectory` with the turns as `messages`, and "
-            "`calls`, one for each with its `output`; [] where the policy wrote all of it itself",
+            fix="send a `trajectory` with the turns as `messages`, and one entry of `calls` per call, "
+            "with its `output`; [] if the policy wrote all of it itself",
         )
 
 
@@ -235,7 +235,7 @@ def _check_no_calls(sample: Sample, messages: Sequence[Message]) -> None:
     for turn in messages[:-1]:
         if turn.role == "assistant" and (sample.tools or _CALL.search(turn.content)):
             raise DataError(
-                "the conversation goes on behind a call, and the trajectory has no `calls`"
+                "the conversation continues after a call, but the trajectory has no `calls`"
                 if _CALL.search(turn.content)
                 else "the sample offers tools, the conversation has several turns, and there are no `calls`",
                 where="column `calls`",

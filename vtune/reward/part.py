@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vtune.reward.recipe import RewardRecipe
 
 
-BOUNDS = "correct the score; or say in RewardPart what it is at least and at most, e.g. low=-0.5, high=1.0"
+BOUNDS = "correct the score; or give its bounds in RewardPart, e.g. low=-0.5, high=1.0"
 """The next step if a score is outside the range that its part declares."""
 
 
@@ -133,8 +133,8 @@ def has_key(name: str, part: RewardPart, recipe: "RewardRecipe") -> bool:
     """
     if part.column and name not in type(recipe).model_fields:
         raise RecipeError(
-            f"the reward part `{name}` says `column`, and recipes have no key of its name",
-            fix="leave `column` out: it stands in `reward.parts`",
+            f"the reward part `{name}` sets `column`, but recipes have no key of its name",
+            fix="leave `column` out: recipes name it under `reward.parts`",
         )
     return part.column
 

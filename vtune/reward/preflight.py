@@ -76,5 +76,5 @@ def _remedy(recipe: RewardRecipe, error: Refused) -> str:
     """What to do if a service refuses: its own advice, except for the token, which the recipe names."""
     if error.token:
         sent = "" if recipe.service and recipe.service.token_env else " (none is sent)"
-        return f"let reward.service.token_env name the variable that holds its token{sent}"
+        return f"set reward.service.token_env to the variable that holds its token{sent}"
     return error.fix or "start it with the --recipe of the run, and the vtune of the run"

@@ -156,7 +156,7 @@ def _thresholds(iou: IouSchedule, parm: dict[str, Any]) -> Sequence[float]:
         return iou.thresholds
     if iou.schedule == "adaptive" or not isinstance(step, int) or not isinstance(steps, int) or steps < 1:
         raise DataError(
-            f"nothing says where the {iou.schedule} IoU schedule stands",
+            f"the request does not say how far along the {iou.schedule} IoU schedule is",
             fix="send `step` and `total_steps` (staged), or `iou`, in reward_verifier_parm",
         )
     return (iou.thresholds[sum(step / steps > share for share in iou.until)],)

@@ -157,7 +157,7 @@ class Scorer:
                     if sample is None:
                         raise DataError(
                             f"no sample has the id {trajectory.sample_id!r}",
-                            fix="score with the data that was rolled out",
+                            fix="score with the data that the rollouts used",
                         )
                     return group.create_task(score_in_turn(sample, trajectory))
 

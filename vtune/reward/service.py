@@ -121,7 +121,7 @@ class Service:
         settings = request.pop("reward", None) or self._settings
         if settings is None:
             raise DataError(
-                "nothing says how to weigh and judge",
+                "the request has no reward section, and the service has no recipe",
                 fix="send the reward section of a recipe as `reward`, or start the service with --recipe",
             )
         if not isinstance(settings, dict):

@@ -26,8 +26,8 @@ WAIT = 3.0
 """Seconds after Ctrl-C before a message says what keeps the run from ending; ours."""
 
 AWAIT = "await what it waits for, or run it by `await asyncio.to_thread(...)`"
-IN_WORKER = "say in_worker=True, so that its verifier runs in a process of its own"
-QUICKER = "nobody awaits it: make it quicker, or do what takes long once, when the file is loaded"
+IN_WORKER = "set in_worker=True, so that its verifier runs in its own process"
+QUICKER = "it is not awaited: make it faster, or do the slow part once, when the file is loaded"
 """Remedies for a coroutine, a verifier, and any other user function."""
 
 
@@ -72,8 +72,8 @@ class Blocking:
                 self._named.add((path, line))
                 share = theirs.total() / len(looks)
                 self._warn(
-                    f"{_line(files[path], line)} keeps the event loop, {share:.0%} of the last seconds, and "
-                    f"every conversation waits for it: {remedy}"
+                    f"{_line(files[path], line)} blocked the event loop for {share:.0%} of the last "
+                    f"seconds, and every conversation waits for it: {remedy}"
                 )
 
 
@@ -126,8 +126,8 @@ class _CtrlC:
             line = line_of_theirs(thread)
             if line is not None:
                 self._warn(
-                    f"interrupted, and waiting for {line} to return; a second Ctrl-C ends at once, and what "
-                    "is under way since the last checkpoint is lost"
+                    f"interrupted, and waiting for {line} to return; a second Ctrl-C ends at once, and "
+                    "everything since the last checkpoint is lost"
                 )
                 return
 

@@ -127,12 +127,12 @@ class Fleet(Link):
                 said = await call(self._http, "GET", f"{server.url}/weight_info", repeat=True)
             except Silent as error:
                 # It hangs in a broadcast whose sender is gone.
-                raise Unusable(_cut_off(f"{error}, as after a hand-over that was cut off")) from error
+                raise Unusable(_cut_off(f"{error}, as after an interrupted weight transfer")) from error
             if said["weight_version"] == FRESH:
                 server.starts += 1
                 server.checked = False
             elif said["weight_version"] == CUT_OFF:
-                raise Unusable(_cut_off("a hand-over of weights to it was cut off"))
+                raise Unusable(_cut_off("a weight transfer to it was interrupted"))
 
         await self.each(look)
 
@@ -167,7 +167,7 @@ class Fleet(Link):
             await asyncio.gather(*calls)
         except Unusable as error:
             raise RunFailed(
-                f"a vLLM server failed while the servers' group was formed: {error}",
+                f"a vLLM server failed while the process group of the servers was formed: {error}",
                 fix=f"check that all of them run, then continue with --resume: {START}",
             ) from error
 
@@ -254,4 +254,4 @@ def usable(servers: Sequence[Server]) -> list[Server]:
 
 
 def _cut_off(why: str) -> str:
-    return f"{why}; it runs, but has to be started again"
+    return f"{why}; it is running, but has to be restarted"

@@ -95,7 +95,7 @@ def address_of(name: str) -> Address:
         raise RecipeError(f"{_without_secrets(name)} names no endpoint and model", fix=f"write {example}")
     if parts.username is not None or parts.password is not None or parts.query:
         raise RecipeError(
-            f"the URL of {parts.hostname} holds a user, a password or a query, and results name it",
+            f"the URL of {parts.hostname} holds a user, a password or a query, and results would show it",
             fix=f"leave them out; the key comes from the variable that `openai.api_key_env` names: {example}",
         )
     return Address(url.rstrip("/"), model)
@@ -154,9 +154,9 @@ class OpenAIEngine(Engine):
             retries=served.retries,
             timeout_s=served.timeout_s,
             api_key_env=served.api_key_env,
-            fix="check that the endpoint is up, and has such a model; where it has no room for the"
-            " conversation, lower rollout.max_tokens or images.max_pixels",
-            no_key="; --set openai.api_key_env=NAME names another, null none",
+            fix="check that the endpoint is up and serves this model; if the conversation is too long "
+            "for it, lower rollout.max_tokens or images.max_pixels",
+            no_key="; --set openai.api_key_env=NAME names another (null: no key)",
         )
 
     @property
@@ -201,17 +201,17 @@ class OpenAIEngine(Engine):
             raise
         self._note(reply)
         if not reply.finish:
-            raise ServiceError("the model's reply has no choice", where=self._completions.where)
+            raise ServiceError("the model's reply has no `choices`", where=self._completions.where)
         if reply.finish == FILTERED and not reply.text:
             why = "the endpoint's filter withheld the model's reply"
             raise ServiceError(why, where=self._completions.where, fix="ask an endpoint without that filter")
         if reply.finish in CALLED and not any(mark in reply.text for mark in IN_TEXT):
             why = "the endpoint gave the model's tool call apart from its text"
-            fix = "serve the model without a parser of tool calls: vtune describes its tools in the prompt"
+            fix = "serve the model without a tool-call parser: vtune describes its tools in the prompt"
             raise ServiceError(why, where=self._completions.where, fix=fix)
         if reply.thoughts and reply.finish != LENGTH and not reply.text.strip():
             why = "the endpoint gave all that the model wrote as thoughts (`reasoning_content`), and no text"
-            fix = "serve the model without a parser of reasoning: vtune reads the answer behind its thoughts"
+            fix = "serve the model without a reasoning parser: vtune reads the answer after its thoughts"
             raise ServiceError(why, where=self._completions.where, fix=fix)
         text, finish = said(reply, sampling.stop)
         return Completion(
@@ -229,7 +229,7 @@ class OpenAIEngine(Engine):
         Raises:
             RecipeError: Always.
         """
-        raise RecipeError("weights cannot be given to an endpoint", fix="draw with transformers or vllm")
+        raise RecipeError("weights cannot be given to an endpoint", fix="generate with transformers or vllm")
 
     async def rest(self) -> None:
         """Does nothing: the endpoint has its own devices."""

@@ -32,8 +32,8 @@ class Rollout(Strict):
     def _a_batch_is_filled(self) -> Self:
         if self.conversations < self.max_batch:
             raise ValueError(
-                f"max_conversations {self.max_conversations} fill no max_batch of {self.max_batch}: "
-                "raise the first or lower the second"
+                f"max_conversations {self.max_conversations} do not fill a max_batch of "
+                f"{self.max_batch}: raise the first or lower the second"
             )
         return self
 
@@ -65,14 +65,16 @@ class TrainingRollout(Rollout):
     def _what_is_ahead_takes_new_weights(self) -> Self:
         if self.staleness > 1 and not self.interrupt:
             raise ValueError(
-                f"staleness {self.staleness} needs interrupt: true, or weights wait for all that is ahead"
+                f"staleness {self.staleness} needs interrupt: true, or new weights wait for all "
+                "rollouts that are ahead"
             )
         if self.interrupt and not self.staleness:
             raise ValueError(
-                "interrupt has no effect with staleness 0: nothing is drawn while weights change"
+                "interrupt has no effect with staleness 0: nothing is generated while weights change"
             )
         if self.interrupt and self.servers and self.adapters == "alone":
             raise ValueError(
-                "servers take adapters when nothing is drawn: set adapters to merged, or interrupt to false"
+                "servers take adapters only while nothing is generated: set adapters to merged, or interrupt "
+                "to false"
             )
         return self

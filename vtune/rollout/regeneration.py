@@ -79,7 +79,7 @@ def answer_without(
     """
     if not isinstance(chat, Chat) or not trajectory.token_ids:
         raise DataError(
-            "a turn can only be started where its tokens are seen",
+            "a turn can only be started by an engine that shows its tokens",
             where=_where(trajectory),
             fix="leave `withheld` out for a model behind an endpoint",
         )
@@ -146,7 +146,9 @@ def _pixels(
         return own
     other = reader.read(images[number])
     if other.grid != own.grid:
-        raise DataError(f"a picture of {other.grid} patches for one of {own.grid}", where=_where(trajectory))
+        raise DataError(
+            f"a picture of {other.grid} patches instead of one of {own.grid}", where=_where(trajectory)
+        )
     return other
 
 
@@ -162,17 +164,17 @@ def _check_tokens(
         )
     if chat.decode(trajectory.token_ids[last_turn(trajectory) :]) != trajectory.messages[-1].content:
         raise DataError(
-            "its tokens do not say what its text says: another tokenizer wrote them",
+            "its tokens do not decode to its text: another tokenizer wrote them",
             where=_where(trajectory),
-            fix="name the model that drew it",
+            fix="name the model that generated it",
         )
     places = sum(token == chat.image_id for token in prefix)
     filled = sum(one.tokens for one in pixels)
     if places != filled:
         raise DataError(
-            f"its pictures fill {filled} tokens, and the record has {places}",
+            f"its pictures fill {filled} tokens, but the record has {places}",
             where=_where(trajectory),
-            fix="name the model that drew it, with the `images` that it was drawn with",
+            fix="name the model that generated it, with the `images` that it was generated with",
         )
 
 

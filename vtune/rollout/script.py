@@ -129,8 +129,8 @@ class ScriptEngine(Engine):
         turns = line.turns
         if turn >= len(turns):
             raise ServiceError(
-                f"the script has {len(turns)} turn(s) of question {request.question!r}, and the conversation "
-                f"came to turn {turn + 1}",
+                f"the script has {len(turns)} turn(s) of question {request.question!r}, but the "
+                f"conversation came to turn {turn + 1}",
                 where=str(self._script.path),
                 fix="write it, or let an earlier turn end the conversation",
             )

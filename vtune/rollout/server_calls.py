@@ -102,5 +102,5 @@ async def once(
     try:
         found: dict[str, Any] = parse_json(response.content)
     except ValueError as error:
-        raise Unusable(f"it answers no JSON that can be read: {response.text[:500]!r} ({error})") from error
+        raise Unusable(f"its answer is not readable JSON: {response.text[:500]!r} ({error})") from error
     return found

@@ -90,7 +90,7 @@ class ServersEngine(Engine):
                 # New weights may have arrived in the meantime; no other weights are valid.
                 if set(completion.weight_versions) - set(range(oldest, self._version + 1)):
                     server.checked = False
-                    server.give_up("it has other weights than it was given: was it started again?")
+                    server.give_up("its weights are not those that it was given: was it started again?")
                     continue
                 server.worked()
                 return completion
@@ -164,7 +164,7 @@ class ServersEngine(Engine):
                 if self._before == self._version:  # otherwise a transfer is in progress
                     server.late = server.late or now
                     if now - server.late > LATE:
-                        server.give_up(f"it did not get the newest weights: its own are called {label!r}")
+                        server.give_up(f"it did not get the newest weights: its label is {label!r}")
                 return False
             await self._check(server)
             server.has, server.late = self._before, None
@@ -182,7 +182,8 @@ class ServersEngine(Engine):
         (choice,) = said["choices"]
         if choice["logprobs"]["content"][0]["logprob"] < -1e-3:
             raise RunFailed(
-                f"{server.url} gives log-probabilities of another distribution than it draws from",
+                f"{server.url} gives log-probabilities of a different distribution from the one "
+                "that it samples from",
                 fix="start it with --logprobs-mode processed_logprobs",
             )
         server.checked = True

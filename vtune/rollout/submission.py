@@ -95,13 +95,14 @@ class Submissions:
         if answer.finish not in DRAWN:
             # The policy did not end this turn: scoring it would penalise the turns before it.
             raise RunFailed(
-                f"vLLM gave a turn up ({answer.finish}) after {len(answer.token_ids)} tokens",
-                fix="continue with --resume; VLLM_LOGGING_LEVEL=WARNING shows what vLLM says of it",
+                f"vLLM aborted a turn ({answer.finish}) after {len(answer.token_ids)} tokens",
+                fix="continue with --resume; VLLM_LOGGING_LEVEL=WARNING shows what vLLM reports",
             )
         if list(answer.prompt) != list(request.token_ids):
             raise RunFailed(
-                f"vLLM made {len(answer.prompt)} tokens of a prompt that has {len(request.token_ids)} here",
-                fix="it has to take pictures as they come: --mm-processor-kwargs '{\"do_resize\": false}'",
+                f"vLLM made {len(answer.prompt)} tokens of a prompt that has "
+                f"{len(request.token_ids)} in vtune",
+                fix="it must not resize pictures: --mm-processor-kwargs '{\"do_resize\": false}'",
             )
         if len(answer.logprobs) != len(answer.token_ids):
             raise RunFailed("vLLM did not give one log-probability per token", fix="use vllm 0.32 or 0.33")
@@ -112,7 +113,9 @@ class Submissions:
         for label, end in answer.spans:
             versions += [version_of(label)] * (end - len(versions))
         if len(versions) != len(answer.token_ids):
-            raise RunFailed("vLLM did not say which weights drew each token", fix="use vllm 0.32 or 0.33")
+            raise RunFailed(
+                "vLLM did not report which weights sampled each token", fix="use vllm 0.32 or 0.33"
+            )
         return Completion(tuple(answer.token_ids), tuple(answer.logprobs), finish, tuple(versions))
 
 
@@ -128,7 +131,7 @@ def _allowed(banned: set[int], columns: int) -> dict[str, Any]:
     if len(allowed) <= MOST:
         return {"allowed_token_ids": allowed}
     raise RunFailed(
-        f"{len(banned)} of the model's {columns} tokens may not be drawn, and vLLM bans {MOST} at most",
+        f"{len(banned)} of the model's {columns} tokens must not be sampled, but vLLM bans at most {MOST}",
         fix="cut the model's vocabulary to its tokenizer's, or set rollout.engine=transformers",
     )
 

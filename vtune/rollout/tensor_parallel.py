@@ -312,7 +312,7 @@ class TurnClient:
 
 def _gone() -> RunFailed:
     return RunFailed(
-        "the process that draws for this one is gone", fix="look at its log, then continue with --resume"
+        "the process that generates for this one is gone", fix="look at its log, then continue with --resume"
     )
 
 

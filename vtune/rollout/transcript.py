@@ -196,14 +196,15 @@ def _check_turns(trace: Trajectory, roles: Sequence[str], *, where: str) -> None
         wanted = "user" if (number - first) % 2 else "assistant"
         if role != wanted:
             raise DataError(
-                f"turn {number} of a trace is of the {role}, behind one of the {roles[number - 1]}",
+                f"turn {number} of a trace is from the {role}, after one from the {roles[number - 1]}",
                 where=where,
                 fix="let both alternate from the first assistant turn on: join turns, or drop the row",
             )
     for number, message in enumerate(trace.messages):
         if message.role == "assistant" and not message.content.strip():
             raise DataError(
-                f"turn {number} of a trace, of the assistant, is empty: it would teach to say nothing",
+                f"turn {number} of a trace, of the assistant, is empty: it would teach the model "
+                "to say nothing",
                 where=where,
                 fix="write what it says, or drop the row",
             )

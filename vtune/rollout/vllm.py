@@ -294,7 +294,7 @@ def _said() -> Iterator[None]:
         yield
     except (EngineDeadError, EngineGenerateError) as error:
         dead = isinstance(error, EngineDeadError)
-        why = f"has died: {error}" if dead else f"could not draw a turn: {error.__cause__ or error}"
+        why = f"has died: {error}" if dead else f"could not generate a turn: {error.__cause__ or error}"
         raise RunFailed(
             f"the vLLM of this process {why}",
             fix="look at its messages above, then continue with --resume",
@@ -325,7 +325,7 @@ async def _alive(llm: AsyncLLM, call: Awaitable[T]) -> T:
     except Exception as error:
         # vLLM passes on the failure of a worker as a bare exception, and keeps running.
         raise RunFailed(
-            f"the vLLM of this process could not do what it was asked for: {error}",
+            f"the vLLM of this process failed a request: {error}",
             fix="look at its messages above, then continue with --resume",
         ) from error
 

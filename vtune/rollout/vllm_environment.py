@@ -102,13 +102,14 @@ def starting(gpu_memory: float) -> Iterator[None]:
         yield
     except TimeoutError as error:
         raise RunFailed(
-            f"the vLLM of this process is not ready in time: {error}",
+            f"the vLLM of this process was not ready in time: {error}",
             fix="a first start reads weights and compiles: set VLLM_ENGINE_READY_TIMEOUT_S (seconds, 600 if "
             "not set) to more",
         ) from error
     except Exception as error:  # also NVML's own error, for a GPU that it does not know by the given name
         raise RunFailed(
-            f"the vLLM of this process does not start: {type(error).__name__}: {error}",
-            fix="its messages above say why; where it finds too little memory, change rollout.gpu_memory "
-            f"(now {gpu_memory:g}; what others hold of the GPU counts) or lower rollout.max_tokens",
+            f"the vLLM of this process did not start: {type(error).__name__}: {error}",
+            fix="its messages above say why; if it finds too little memory, change rollout.gpu_memory "
+            f"(now {gpu_memory:g}; memory that others use on the GPU counts) or lower "
+            "rollout.max_tokens",
         ) from error

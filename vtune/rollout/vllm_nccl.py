@@ -149,8 +149,8 @@ class _GroupLink(BlockingLink):
         """The error to raise; `why` is used if no server is known to have failed."""
         return RunFailed(
             f"a vLLM server failed while weights were sent to it: {self.why_lost or why}",
-            fix="start it again, and those that are left as well, for they wait for it; then continue with "
-            f"--resume: {START}",
+            fix="restart it and the remaining servers, which wait for it; then continue with --resume: "
+            f"{START}",
         )
 
     def hang_up(self) -> None:
@@ -170,7 +170,7 @@ def _joined(info: NCCLTrainerInitInfo, client: _GroupLink, source: Source) -> An
     except DistError as error:
         # The reason may be known already; the group itself only ran into its timeout.
         raise client.failure or RunFailed(
-            f"the group with the vLLM servers was not formed: {error}",
+            f"the process group with the vLLM servers could not be formed: {error}",
             fix=f"check that all of them run, then continue with --resume: {START}",
         ) from error
 

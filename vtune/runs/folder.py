@@ -206,7 +206,10 @@ def _note(
         write_atomically(file, json.dumps(now, indent=2) + "\n")
     if changes:
         how = "extended" if all(now > before for before, now in lengths.values()) else "shortened again"
-        say(f"{out} is {how}: {', '.join(changes)}; what depends on the length of a run follows the new one")
+        say(
+            f"{out} is {how}: {', '.join(changes)}; what depends on the length of the run follows the new "
+            "length"
+        )
 
 
 def check_same_run(
@@ -248,7 +251,7 @@ def check_same_run(
         }
     if changed:
         replaced = any(key.startswith(CONTENT) for key in changed)
-        back = "put the index back that it began with" if replaced else f"use {written}"
+        back = "restore the index that it began with" if replaced else f"use {written}"
         raise RecipeError(
             f"the recipe is not the one that {out} began with; it differs in {with_values(changed)}",
             fix=f"{back}, or start a new run with another --out",

@@ -90,7 +90,7 @@ def locked(folder: Path, *, fix: str = _ELSEWHERE) -> Iterator[None]:
         if not alone:
             say(
                 f"warning: the file system of {folder} has no locks: start nothing else in this folder, "
-                "and `vtune watch` cannot tell that a run goes on there"
+                "and `vtune watch` cannot tell that a run is going on there"
             )
         yield
 

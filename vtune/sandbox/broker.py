@@ -302,7 +302,7 @@ class Sandbox:
                     found = self.tier
                     await self._server.end()
                     raise SandboxUnavailable(
-                        f"the sandbox began as {tier} and would go on as {found}",
+                        f"the sandbox started as {tier} and would continue as {found}",
                         fix="`vtune doctor` shows what has changed on this machine",
                     )
 

@@ -47,7 +47,7 @@ def _by_descriptors(wanted: int) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= hard < LEAST_DESCRIPTORS:
         raise SandboxUnavailable(
-            f"no sandbox where a process may have {hard} open files at most",
+            f"the sandbox cannot run where a process may have at most {hard} open files",
             fix=f"raise the hard limit on open files to {LEAST_DESCRIPTORS} or more (ulimit -Hn)",
         )
     need = wanted * DESCRIPTORS + SPARE_DESCRIPTORS

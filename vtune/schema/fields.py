@@ -269,5 +269,5 @@ def _number_or_null(name: str, value: Any) -> float | None:
         return float(value)
     except OverflowError:  # integer too large
         raise wrong(
-            name, "found a number that no float holds", f"write a smaller one into `{name}`"
+            name, "found a number that is too large for a float", f"write a smaller one into `{name}`"
         ) from None

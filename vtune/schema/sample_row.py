@@ -74,7 +74,7 @@ def sample_to_row(sample: Sample) -> Row:
         raise wrong(
             "prompt",
             f"the messages show the images in the order {shown}",
-            "a sample file knows only the order of the marks: sort the images like their marks",
+            "a sample file keeps only the order of the marks: sort the images in that order",
         )
     more = dict(sample.extra)
     image_path = more.pop("image_path") if isinstance(more.get("image_path"), str) else None

@@ -22,7 +22,7 @@ def check_source(source: str) -> None:
     if is_taken(source):
         row = "row over all sources" if source == ALL else "rows of evaluations"
         raise DataError(
-            f"data_source {source!r} is taken: metrics call their {row} so",
+            f"data_source {source!r} is taken: metrics use it for their {row}",
             fix=f"give it another name, e.g. {named_by(source)!r}",
         )
 

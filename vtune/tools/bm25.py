@@ -80,7 +80,7 @@ def _cut_as(facts: Mapping[str, Any], folder: Path) -> Callable[[str], list[str]
     known = {CUT: words, PAIRS: bare_words, None: whole_words}
     if cut not in known:
         raise DataError(
-            f"an index whose words are cut by {cut!r}, which is not known here",
+            f"the index splits words with {cut!r}, which is not known here",
             where=str(folder),
             fix="build it again, or search it with the vtune that built it",
         )

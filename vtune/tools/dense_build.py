@@ -193,9 +193,9 @@ def _embed(passages: Iterator[Passage], folder: Path, encoder: TextEncoder, call
             found = encoder.passages([_text(passage) for passage in window])
             if not np.isfinite(halves := found.astype(np.float16)).all():
                 raise DataError(
-                    "the encoder gives numbers that half precision does not have",
+                    "the encoder gives numbers that half precision cannot hold",
                     where=str(encoder.facts["model"]),
-                    fix="choose an encoder whose family normalises, or see whether its weights are whole",
+                    fix="choose an encoder whose family normalises, or check that its weights are complete",
                 )
             records.write(b"".join(written))
             ends.write((journal.bytes + np.cumsum([len(one) for one in written])).astype(np.int64).tobytes())
@@ -238,7 +238,7 @@ def _resumed(
     if journal.passages:
         if digest.hexdigest() != journal.digest:
             raise DataError(
-                f"the first {journal.passages} passages are not those with which this index was begun",
+                f"the first {journal.passages} passages are not those that this index was begun with",
                 where=str(folder),
                 fix=f"give the same corpus, or start anew: rm -r {folder}",
             )

@@ -93,7 +93,7 @@ def read_hits(engine: Engine, answer: Any) -> list[Hit]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ServiceError(
             f"not an answer of a search engine: {str(answer)[:200]!r}",
-            fix="see `engine` and `url` of the tool",
+            fix="check `engine` and `url` of the tool",
         )
     found = [tuple(row.get(column) for column in engine.columns) for row in rows]
     return [

@@ -230,8 +230,8 @@ def _locked(file: Path) -> IO[str]:
     except BlockingIOError:
         held.close()
         raise RecipeError(
-            f"another process writes the record {file}",
-            fix="give each run, and each rank, a record of its own",
+            f"another process is writing the record {file}",
+            fix="give each run, and each rank, its own record",
         ) from None
     return held
 
@@ -258,7 +258,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _unopened(path: Path, error: OSError) -> DataError:
-    return DataError(f"no record of the web can be read at {path}: {error.strerror}", fix="check the path")
+    return DataError(f"cannot read the record of the web at {path}: {error.strerror}", fix="check the path")
 
 
 def _lines(lines: Sequence[bytes], path: Path) -> dict[str, dict[str, Any]]:

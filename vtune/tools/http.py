@@ -159,7 +159,7 @@ class Poster:
             return parse_json(response.content)
         except ValueError as error:
             raise ServiceError(
-                f"{self._name} answers no JSON that can be read: {response.text[:200]!r} ({error})",
+                f"{self._name} did not answer with readable JSON: {response.text[:200]!r} ({error})",
                 where=self._url,
                 fix="check that this is its address, and what it logs",
             ) from None

@@ -73,13 +73,13 @@ class ImageSearchRecipe(Strict):
         if sum((self.cached, *(place is not None for place in (self.index, self.url, self.web)))) != 1:
             raise ValueError("give exactly one of cached, index, url and web")
         if self.thumbnails is not None and not self.cached:
-            raise ValueError("thumbnails belong to cached: an index has its own")
+            raise ValueError("thumbnails is for cached: an index has its own")
         if (self.show is None) != (self.cached or self.web is not None):
             raise ValueError("show is for index and url, and needed there; with cached, thumbnails decides")
         if self.min_score is not None and self.index is None:
-            raise ValueError("min_score belongs to index")
+            raise ValueError("min_score is for index")
         if self.encoder is not None and self.index is None:
-            raise ValueError("encoder belongs to index: a service has its own")
+            raise ValueError("encoder is for index: a service has its own")
         check_remote(self.url, self.token_env, self.patience, local=self.url is None and self.web is None)
         return self
 
@@ -192,7 +192,7 @@ class Searched:
         """Check that it has a picture."""
         if not sample.images:
             raise DataError(
-                "image_search_tool is offered, and there is no picture",
+                "image_search_tool is offered, but there is no picture",
                 where=f"sample {sample.id!r}",
                 fix="take it out of `tools`",
             )

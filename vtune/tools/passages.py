@@ -98,7 +98,7 @@ def torch_device(device: Device) -> "torch.device":
     if device == "cpu":
         return torch.device(device)
     if not torch.cuda.is_available():
-        raise RecipeError("there is no CUDA device for the encoder", fix="let its device be cpu")
+        raise RecipeError("there is no CUDA device for the encoder", fix="set its device to cpu")
     return torch.device("cuda", torch.cuda.current_device())
 
 

@@ -14,12 +14,12 @@ def check_remote(url: str | None, token_env: str | None, patience: Patience | No
     if (patience is None) != local:
         example = "patience: {timeout_s: 10, retries: 2, deadline_s: 60, concurrency: 16}"
         raise ValueError(
-            "patience is for what is asked over HTTP, and an index or cached results ask nobody: leave it out"
+            "patience is only for HTTP services, not for an index or cached results: leave it out"
             if local
-            else f"what is asked over HTTP needs patience, e.g. {example}"
+            else f"an HTTP service needs patience, e.g. {example}"
         )
     if token_env is not None and url is None:
-        raise ValueError("token_env belongs to url")
+        raise ValueError("token_env is only for url")
 
 
 def bearer(token: str | None) -> dict[str, str]:

@@ -125,8 +125,8 @@ def check_same_encoder(folder: Path, made: Mapping[str, Any], mine: Mapping[str,
     """
     if made["fingerprint"] != mine["fingerprint"]:
         raise DataError(
-            f"{made['model']} embedded what it holds, and {mine['model']} is another model: "
-            "vectors of two models cannot be compared",
+            f"{made['model']} embedded its contents, but {mine['model']} is another model: vectors of "
+            "two models cannot be compared",
             where=str(folder),
             fix="search with the model that built it, or build the index again",
         )

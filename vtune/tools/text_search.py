@@ -88,7 +88,7 @@ class TextSearchRecipe(Strict):
         if sum(place is not None for place in (self.index, self.url, self.web, self.pages)) != 1:
             raise ValueError("give exactly one of index, url, web and pages")
         if self.encoder is not None and self.index is None:
-            raise ValueError("encoder belongs to index: a service has its own")
+            raise ValueError("encoder is for index: a service has its own")
         check_remote(self.url, self.token_env, self.patience, local=self.index is not None)
         return self
 

@@ -88,7 +88,7 @@ def opening(name: str, manager: object) -> AbstractAsyncContextManager[Tool]:
         return manager
     if inspect.iscoroutine(found := manager if within is None else within):
         found.close()
-    what = f"`opened` gives {type(found).__name__}, and no asynchronous context manager"
+    what = f"`opened` returns {type(found).__name__}, not an asynchronous context manager"
     fix = "write `@asynccontextmanager` above `async def opened(section, record)`, and `yield` the tool in it"
     raise ill_made((TOOLS.kind, name), what, fix)
 
@@ -110,7 +110,7 @@ def _check_key(key: object, tool: str) -> None:
         BrokenPart: If a user's own tool returned something that cannot.
     """
     if not isinstance(key, Hashable):
-        error = TypeError(f"`key` gives {type(key).__name__}: give a text")
+        error = TypeError(f"`key` returns {type(key).__name__}: return a text")
         raise broken(error, (TOOLS.kind, tool)) or error
 
 

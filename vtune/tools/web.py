@@ -177,7 +177,7 @@ def _read(path: Path, *, repair: bool = False) -> dict[tuple[str, int], list[Pas
         lines = whole_lines(path, repair=repair)
     except OSError as error:
         raise DataError(
-            f"no record can be read at {path}: {error.strerror}", fix="fix tools.text_search.web.recorded"
+            f"cannot read the record at {path}: {error.strerror}", fix="fix tools.text_search.web.recorded"
         ) from None
     found: dict[tuple[str, int], list[Passage]] = {}
     for number, line in enumerate(lines, start=1):

@@ -131,7 +131,9 @@ class PendingCheckpoint:
                 # Its first line gives the place in torch's source, not the operating system's error.
                 why = f"{CUT_SHORT} (torch: {why.partition(chr(10))[0]})"
             before = newest_checkpoint(self._root)
-            then = "begins anew: there is none before" if before is None else f"continues from {before.name}"
+            then = (
+                "starts over: there is no earlier one" if before is None else f"continues from {before.name}"
+            )
             raise RunFailed(
                 f"the checkpoint of step {self._step} could not be written: {why}",
                 where=str(self._final),

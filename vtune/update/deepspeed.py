@@ -95,7 +95,7 @@ class Trainer:
             self._reference = self._frozen(reference) if recipe.lora is None else WithoutAdapters(module)
         parameters = [p for p in module.parameters() if p.requires_grad]
         if sum(getattr(p, "ds_numel", p.numel()) for p in parameters) != sum(self.trainable.values()):
-            raise RunFailed("the optimiser would train more or less than update.freeze leaves")
+            raise RunFailed("the optimiser would not train exactly what update.freeze leaves")
         optimizer = HeldAdamW(
             layer_groups(module, policy.family),
             self._holds,
@@ -366,16 +366,16 @@ class Trainer:
         frozen = checksum_of_frozen(self._policy.model)
         if state.pop(FROZEN, frozen) != frozen:
             raise DataError(
-                "the weights that are not trained are not those that the run was started with",
+                "the weights that are not trained differ from those that the run was started with",
                 where=str(folder.parent),
-                fix="put the model that the recipe names back as it was",
+                fix="restore the model that the recipe names",
             )
         return state
 
 
 def _calmer(update: int) -> str:
     """The remedy if the loss or gradient of an update is not finite."""
-    skips = "set update.skip_grad_norm, which leaves out such updates"
+    skips = "set update.skip_grad_norm, which skips these updates"
     if update == 0:
         return f"nothing is learnt yet: look at the weights that `model` names and at the data; or {skips}"
     return (

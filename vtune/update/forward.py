@@ -179,6 +179,6 @@ def checkpoint_activations(model: Any) -> None:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
     if not any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
         raise RunFailed(
-            "update.activation_checkpointing had no effect: the model has no layer that knows it",
+            "update.activation_checkpointing had no effect: the model has no layer that supports it",
             fix="set it to false",
         )

@@ -154,8 +154,8 @@ def _check_inside(outside: Sequence[str]) -> None:
     """Reject adapters outside the language model, which vLLM does not support."""
     if outside:
         raise RecipeError(
-            f"rollout.adapters is alone, and there would be one at {outside[0]}: vLLM takes those of the "
-            "language model",
+            f"rollout.adapters is alone, but there would be one at {outside[0]}: vLLM takes only those "
+            "of the language model",
             fix="add vision and connector to update.freeze, or set rollout.adapters to merged",
         )
 

@@ -76,7 +76,7 @@ def policy_terms(recipe: PolicyLoss, tokens: Tokens) -> PolicyTerms:
     loss = LOSSES[recipe.algorithm]
     found: object = loss.terms(tokens, recipe)
     if not isinstance(found, PolicyTerms):
-        wrong, fix = f"it gives {type(found).__name__}, not PolicyTerms", "return PolicyTerms(loss)"
+        wrong, fix = f"it returns {type(found).__name__}, not PolicyTerms", "return PolicyTerms(loss)"
     elif wrong := _misshapen(found, len(tokens.logprobs)):
         fix = "give one value per token"
     elif tokens.logprobs.requires_grad and not found.loss.requires_grad:
@@ -110,5 +110,5 @@ def _not_finite(loss: Tensor, tokens: Tokens) -> str:
     now, old, gain = (float(value.detach()[place]) for value in made_of)
     return (
         f"its loss is {float(loss.detach()[place])} for a token with a log-probability of {now:.4g} "
-        f"({old:.4g} when drawn) and an advantage of {gain:.4g}"
+        f"({old:.4g} when sampled) and an advantage of {gain:.4g}"
     )

@@ -69,7 +69,7 @@ class Update(Strict):
     def _something_travels(self) -> "Update":
         if self.overlap_comm and self.zero_stage == 1:
             raise ValueError(
-                "overlap_comm needs zero_stage 2 or 3: at 1 gradients travel once, after the last"
+                "overlap_comm needs zero_stage 2 or 3: at stage 1 gradients are sent once, at the end"
             )
         return self
 

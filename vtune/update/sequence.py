@@ -26,7 +26,7 @@ def check_sequence_parallel(size: int, world: int, shape: Shape | None) -> None:
     if world % size:
         raise RecipeError(
             f"{world} processes do not split into groups of update.sequence_parallel {size}",
-            fix="let it divide the processes of each machine (--gpus)",
+            fix="choose one that divides the processes of each machine (--gpus)",
         )
     if shape is None or size in possible_sizes(shape):
         return

@@ -81,7 +81,7 @@ def verdict_on(reply: str, sample: Sample) -> Verdict:
     try:
         verdict: object = verifier.verify(reply, sample)
         if not isinstance(verdict, Verdict):
-            raise ill_made(part, f"it gives {type(verdict).__name__}, not Verdict", VERDICT_IS)
+            raise ill_made(part, f"it returns {type(verdict).__name__}, not Verdict", VERDICT_IS)
         if verdict.score < 0.0:
             raise OutOfRange(f"it scores {verdict.score:.3g}, and a verifier's scores lie in [0, 1]", SCALE)
         if between_0_and_1(verdict.score) and not verifier.partial_credit:

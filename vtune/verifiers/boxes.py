@@ -133,11 +133,11 @@ def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
             raise DataError(
                 "the ground truth has a box without a label",
                 where=where(sample),
-                fix="add labels, or let verifier `grounding` judge, which needs none",
+                fix="add labels, or use verifier `grounding`, which needs none",
             )
     if all(_in_shares(entry.box) for entry in found) and min(spaces.x_end or 2, spaces.y_end or 2) > 1:
         raise DataError(
-            f"the boxes of the ground truth {text!r:.80} are shares of the sides",
+            f"the boxes of the ground truth {text!r:.80} are fractions of the sides",
             where=where(sample),
             fix="write pixels, or thousandths of the sides with `space: relative_1000` in verifier_parm",
         )

@@ -131,7 +131,7 @@ def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
     thresholds = _thresholds(sample)
     if not thresholds:
         raise DataError(
-            "no IoU threshold says how tight a box has to be",
+            "no IoU threshold is set for boxes",
             where=where(sample),
             fix="set reward.iou in the recipe, or `iou` in verifier_parm",
         )

@@ -26,7 +26,7 @@ def verify_outcome(reply: str, sample: Sample) -> Verdict:
         raise DataError(
             "the environment has given no reward",
             where=where(sample),
-            fix="name an environment that judges in `environment` of the row, and roll out again",
+            fix="set `environment` of the row to one that judges, and roll out again",
         )
     score, why = given
     return answered(float(score), why)

@@ -206,7 +206,7 @@ def check_math(sample: Sample) -> None:
         raise DataError(
             f"the ground truth {sample.ground_truth!r} is not an expression",
             where=where(sample),
-            fix="write only the value, or let verifier `exact` judge words",
+            fix="write only the value, or use verifier `exact` for words",
         )
 
 
@@ -241,7 +241,7 @@ def _truth(sample: Sample) -> list[Any]:
         raise DataError(
             f"the ground truth {quote(truth)} {why}",
             where=where(sample),
-            fix="write a value that can be computed, or let verifier `exact` compare it as text",
+            fix="write a value that can be computed, or use verifier `exact` to compare it as text",
         )
     value = parsed(truth)
     if not value:

@@ -65,7 +65,7 @@ def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
         inner = tags.answer(sample.ground_truth)
         if inner is not None and sample.ground_truth.lstrip().startswith("<answer>"):
             raise DataError(
-                f"the ground truth {quote(sample.ground_truth)} stands in the tags of a reply",
+                f"the ground truth {quote(sample.ground_truth)} is in the tags of a reply",
                 where=where(sample),
                 fix=f"take the tags off: {quote(inner)}",
             )

@@ -110,7 +110,7 @@ class Verifying:
         try:
             packed = pickle.dumps((reply, _without_pictures(sample)), pickle.HIGHEST_PROTOCOL)
         except RecursionError:
-            what = "`verifier_parm` has lists in lists in lists, too many to be read"
+            what = "`verifier_parm` has lists that are nested too deeply to be read"
             raise DataError(what, where=where(sample), fix="write plain values") from None
         if self._ready is None:
             self._ready = asyncio.create_task(asyncio.to_thread(ready_to_fork))

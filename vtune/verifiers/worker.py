@@ -309,7 +309,7 @@ def _start(process: BaseProcess) -> None:
             return
         except (EOFError, ConnectionError):  # the fork server died, just now or a moment before
             time.sleep(PAUSE)
-    raise OSError("the server that forks workers dies again and again")
+    raise OSError("the server that forks workers keeps dying")
 
 
 def called(verifier: str) -> str:

@@ -32,7 +32,7 @@ class WorkerPool:
         """Leave a reply unscored if no worker has taken it yet."""
         if question in self.waiting:
             self.waiting.remove(question)
-            why = "too many replies that take long to verify wait already, as does this one"
+            why = "too many replies that take long to verify are waiting, this one among them"
             tell(question.verdict, ServiceError(f"{why} for {called(question.verifier)}"))
 
     def stop(self) -> None:

@@ -61,16 +61,16 @@ def refused(method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
     """(status, reason), or None if a request is acceptable, apart from its token."""
     host = headers.get("host", "")
     if _name(f"http://{host}") not in HOSTS:
-        return 421, "this viewer is asked as 127.0.0.1 or localhost"
+        return 421, "open this viewer as 127.0.0.1 or localhost"
     origin = headers.get("origin")
     if origin is not None and origin != f"http://{host}":
-        return 403, "another page asks"
+        return 403, "the request comes from another page"
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return 403, "another page asks"
+        return 403, "the request comes from another page"
     if method not in ("GET", "HEAD"):
         size = headers.get("content-length", "")
         if origin is None or headers.get("content-type") != "application/json":
-            return 403, "only the page itself writes"
+            return 403, "only the page itself may write"
         if not size.isdigit() or int(size) > MAX_BODY or "transfer-encoding" in headers:
             return 413, f"a body has at most {MAX_BODY} bytes"
     return None

@@ -201,7 +201,10 @@ def no_trajectories(folder: Path) -> DataError:
         if isinstance(recipe, dict) and "rollout" in recipe:
             fix = "its recipe says with `trajectories_every` which steps keep them, from the first one on"
             return DataError("the run has kept no trajectories yet", where=str(folder), fix=fix)
-        fix = f"`vtune report {folder}` has its numbers; `vtune eval` with one of its checkpoints draws some"
+        fix = (
+            f"`vtune report {folder}` has its numbers; `vtune eval` with one of its checkpoints generates "
+            "some"
+        )
         return DataError("a run of `vtune sft` keeps no trajectories", where=str(folder), fix=fix)
     fix = "give a folder of `vtune rl` or `vtune eval`"
     return DataError("there are no trajectories", where=str(folder), fix=fix)

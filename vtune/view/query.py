@@ -82,12 +82,12 @@ def parse_query(text: str) -> Query:
         RecipeError: If it names an unknown fact, or holds a value that its fact cannot have.
     """
     if len(text) > MOST:
-        raise RecipeError(f"a query has at most {MOST} characters", fix="look for less")
+        raise RecipeError(f"a query has at most {MOST} characters", fix="shorten it")
     terms, sort, descending, at = [], "", False, 0
     while text[at:].strip():
         found = _TOKEN.match(text, at)
         if found is None:
-            raise RecipeError(f"a quote is open in {text[at:].strip()!r}", fix='close it with "')
+            raise RecipeError(f"a quote is not closed in {text[at:].strip()!r}", fix='close it with "')
         at = found.end()
         minus, name, operator, value = found[1], found[2] or "", found[3] or ":", found[4]
         bare = value.strip('"')
@@ -198,7 +198,7 @@ def _known(value: object) -> bool:
 def _sort_key(name: str) -> str:
     known = (*TEXTS, *YES_NO, *NUMBERS)
     if name not in known:
-        raise RecipeError(f"nothing is sorted by `{name}`", fix=nearest(name, known))
+        raise RecipeError(f"cannot sort by `{name}`", fix=nearest(name, known))
     return name
 
 

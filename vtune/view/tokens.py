@@ -88,8 +88,8 @@ def _missing(trajectory: Trajectory, why_no_text: str) -> dict[str, str]:
         "log-probability": "" if any(one is not None for one in trajectory.logprobs) else "it was not stored",
         "entropy": ""
         if any(one is not None for one in trajectory.entropies)
-        else "the engine that drew it gives none by token (`transformers` does, vLLM does not); its mean by "
-        "step is a curve of the run",
+        else "the engine that generated it gives none per token (`transformers` does, vLLM does not); "
+        "its mean by step is a curve of the run",
         "advantage": "" if trajectory.advantage is not None else "the trajectory has none",
         "weight version": ""
         if trajectory.weight_versions

@@ -457,7 +457,10 @@ def test_pictures_inside_turns_are_read(tmp_path: Path) -> None:
     assert pictured(tmp_path, images=["a.jpg"]) == found
     twice = pictured(tmp_path, images=["a.jpg", "a.jpg"])
     assert isinstance(twice, DataError)
-    assert (twice.what, twice.fix) == ("pictures stand in the turns and beside them", "keep one of both")
+    assert (twice.what, twice.fix) == (
+        "pictures are given both in the turns and beside them",
+        "keep one of the two",
+    )
 
 
 @pytest.mark.parametrize("asked", [5, True, {"role": "user"}])
@@ -469,7 +472,7 @@ def test_an_ms_swift_template_is_refused_but_an_answer_format_is_not(tmp_path: P
     shown = {"q": "<image>Find <ref-object>: <bbox>", "images": ["a.jpg"]}
     found = pictured(tmp_path, **shown, objects={"ref": ["dog"], "bbox": [[1, 2, 3, 4]]})
     assert isinstance(found, DataError)
-    assert "<ref-object> stands for what `objects` holds" in found.what
+    assert "<ref-object> is a placeholder for `objects`" in found.what
     assert "write them into the question" in found.fix
     assert isinstance(pictured(tmp_path, **shown, objects={"ref": [], "bbox": []}), Sample)
 

@@ -616,7 +616,9 @@ def test_hashes_in_a_verl_prompt_may_be_a_heading() -> None:
 
 
 def test_a_range_of_right_numbers_is_refused_with_an_alternative() -> None:
-    with pytest.raises(DataError, match="a range of right numbers, and no verifier takes one") as caught:
+    with pytest.raises(
+        DataError, match="the answer is a range of numbers, which no verifier takes"
+    ) as caught:
         verl_sample(verl_row("How tall?", [{"wikidata": 100, "range": [90, 110]}]), HERE, Options())
     assert "InfoSeek: `answer`" in caught.value.fix
     assert (

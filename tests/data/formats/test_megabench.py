@@ -111,7 +111,7 @@ def test_a_mega_bench_row_without_metrics_is_refused(tmp_path: Path) -> None:
 def test_mega_bench_needs_its_metadata_file(tmp_path: Path) -> None:
     root = written("mega_bench", tmp_path)
     (root / "all_task_meta.json").unlink()
-    with pytest.raises(DataError, match="which says of which field a task is"):
+    with pytest.raises(DataError, match="which names the field of each task"):
         found("mega_bench", root)
 
 
@@ -129,7 +129,7 @@ def test_only_the_core_of_a_full_snapshot_is_read_without_duplicates(tmp_path: P
     parquet(file, [*rows, rows[1]])
     *_, doubled = found("mega_bench", root)
     assert isinstance(doubled, DataError)
-    assert f"is there already: {file}, row 1" in doubled.what
+    assert f"already exists: {file}, row 1" in doubled.what
     file.unlink()
     with pytest.raises(DataError, match="no Parquet file of the split `test` of `core`"):
         found("mega_bench", root)

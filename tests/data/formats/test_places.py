@@ -42,7 +42,7 @@ def test_screenspot_pro_asks_for_a_point_and_keeps_its_categories(tmp_path: Path
         ({"img_size": [1920, 1080]}, "the picture is 200x120 and the file says"),
         ({"bbox": [20, 20, 20, 60]}, "is not \\[x0, y0, x1, y1\\] inside"),
         ({"bbox": [20, 20, 70]}, "four finite numbers"),
-        ({"instruction": " "}, "what is to be done"),
+        ({"instruction": " "}, "an instruction"),
         ({"img_filename": "win/none.jpg"}, "none.jpg"),
         ({"img_filename": "../../secret.jpg"}, "leaves the folder"),
         ({"group": None}, "no value for group"),

@@ -95,7 +95,7 @@ def test_an_id_shared_by_two_pictures_is_an_error_that_names_both(tmp_path: Path
     (tmp_path / "a.jpg").write_bytes(jpeg(1))
     with pytest.raises(DataError, match=r"a may be a\.jpg or a\.JPG or a\.png") as caught:
         pictures("images", "a", tmp_path)
-    assert "write the ending" in caught.value.fix
+    assert "add the ending" in caught.value.fix
 
 
 def test_base64_with_long_stretches_between_slashes_is_not_a_file_name(tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_tiny_pictures_in_base64_are_not_file_names(kind: str, tmp_path: Path) -
     ("value", "why"),
     [
         ("gone.jpg", "no picture at"),
-        ("https://example.com/a.jpg", "is at an address"),
-        ({"image": "http://example.com/a"}, "is at an address"),
+        ("https://example.com/a.jpg", "is a URL"),
+        ({"image": "http://example.com/a"}, "is a URL"),
         (b"no picture", "cannot be opened"),
         ({"bytes": None, "path": None}, "neither bytes nor a path"),
         ({"bytes": b"", "path": "gone.png"}, "its bytes are empty, and there is no picture at"),

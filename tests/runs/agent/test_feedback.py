@@ -34,6 +34,6 @@ def test_feedback_without_a_judge_is_refused() -> None:
         async with open_agent(recipe, nothing, nothing, nothing, record=nothing, announced=False):
             raise AssertionError("it was opened")
 
-    with pytest.raises(RecipeError, match="nobody judges looks here") as refused:
+    with pytest.raises(RecipeError, match="looks are not judged here") as refused:
         asyncio.run(opened())
     assert refused.value.where == "rollout.feedback"

@@ -156,7 +156,7 @@ def test_several_processes_cannot_write_one_web_record(tiny: Path, lens: Path, t
     words = rl(tiny, lens / "train.parquet", tmp_path / "run", "--set", f"tools={json.dumps(section)}")
     ended = command(*words, "--dry-run", *setting(prompts_per_step=2), "--gpus", 2)
     assert ended.code == 2
-    assert "2 processes would write one record of the web, w.jsonl" in ended.err
+    assert "2 processes would write to the same record of the web, w.jsonl" in ended.err
     check_writers(ToolsRecipe.model_validate(section), world=1)
 
 

@@ -208,7 +208,7 @@ def test_a_rerun_that_is_impossible_is_refused_with_a_fix(
         ([tmp_path / "dark", *asks], "blackened already", "call_images: shown"),
         (
             [runs["uses"], "--counterfactual", "withheld", "--model", "openai:http://localhost:1/v1#m"],
-            "an endpoint does not take",
+            "an endpoint does not allow",
             "leave it out",
         ),
     ):
@@ -251,7 +251,7 @@ def test_a_model_with_another_pixel_budget_is_refused(
     ended = vtune("faithfulness", run, "--counterfactual", "black", "--model", tiny)
     assert ended.code == 2, ended.err
     assert "its pictures fill" in ended.err
-    assert "name the model that drew it" in ended.err
+    assert "name the model that generated it" in ended.err
     first, *others = read_trajectories(runs["uses"] / "trajectories.parquet")
     last = replace(first.messages[-1], content=f"{first.messages[-1].content} It is.")
     told = replace(first, messages=(*first.messages[:-1], last))
@@ -373,7 +373,7 @@ def test_steps_with_different_weights_are_not_rerun_with_one_model(tmp_path: Pat
         prepared(asked, found, tmp_path)
     assert f"name the file of one step, e.g. {steps[1]}" in str(refused.value)
     ranks = [tmp_path / "trajectories" / f"step-000099-rank-{rank}.parquet" for rank in (0, 1)]
-    with pytest.raises(RecipeError, match="nothing says how these trajectories were generated"):
+    with pytest.raises(RecipeError, match="it is not known how these trajectories were generated"):
         prepared(asked, replace(found, files=tuple(ranks)), tmp_path)
 
 

@@ -670,12 +670,12 @@ def test_unusable_rows_are_dropped_with_their_place(tmp_path: Path) -> None:
     assert result["funnel"]["n"]["after"] == 2
     assert [(row["row"], row["id"], row["reason"].split(" (")[0]) for row in drops(out)] == [
         (1, None, "the row names no verifier"),
-        (0, "n/0", "its id has come before"),
-        (0, "n/0", "its id has come before"),
-        (1, "n/1", "its id has come before"),
+        (0, "n/0", "its id is taken by an earlier row"),
+        (0, "n/0", "its id is taken by an earlier row"),
+        (1, "n/1", "its id is taken by an earlier row"),
     ]
     assert "`valid` dropped all that was left of `m`: 4 of its rows" in result["warnings"]
-    assert "rows of m dropped because their ids have come before: 3" in result["warnings"]
+    assert "rows of m dropped because their ids are taken: 3" in result["warnings"]
 
 
 def test_a_row_with_a_missing_picture_is_dropped_even_without_picture_filters(tmp_path: Path) -> None:
@@ -764,7 +764,7 @@ def test_a_missing_held_out_file_is_a_warning(tmp_path: Path) -> None:
     write_samples(held, [sample("Something else", "1", id="held/0")])
     spec = {"filter": "contamination", "rows": "all", "suites": [], "data": [str(held), str(lost)]}
     result = curate(write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec]), tmp_path / "out")
-    assert result["warnings"] == [f"`contamination` did not look into {lost}: not here"]
+    assert result["warnings"] == [f"`contamination` did not check {lost}: not here"]
 
 
 def test_available_suites_are_excluded_and_missing_ones_reported(lens: Path, tmp_path: Path) -> None:
@@ -810,7 +810,9 @@ def test_a_filter_that_matches_no_row_is_reported(tmp_path: Path) -> None:
     write_samples(data, numbered(2))
     spec = {"filter": "english", "rows": ["ocr"]}
     result = curate(write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec]), tmp_path / "out")
-    assert result["warnings"] == ["`english` looked at no row: no row that came so far is what `rows` names"]
+    assert result["warnings"] == [
+        "`english` checked no row: none of the rows that reached it is what `rows` names"
+    ]
 
 
 def test_an_unknown_row_selection_is_refused_before_reading(tmp_path: Path) -> None:
@@ -885,7 +887,7 @@ def test_no_row_keeps_a_name_reserved_by_metrics(tmp_path: Path) -> None:
     assert list(result["data_sources"]) == ["a"]
     (dropped,) = drops(tmp_path / "out")
     assert (dropped["filter"], "data_source 'all' is taken" in dropped["reason"]) == ("valid", True)
-    with pytest.raises(RecipeError, match=r"sources\.all: metrics call a row of their own so"):
+    with pytest.raises(RecipeError, match=r"sources\.all: metrics use this name"):
         load_recipe(write_recipe(tmp_path / "r.yaml", {"all": source(data)}, []), DataRecipe)
 
 
@@ -909,7 +911,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a cap of no source": ({"mix": {"caps": {"x": 1}, "repeat": {}}}, "is not a source"),
     "tools of traces": (
         {"records": "traces", "sources": {"n": source(Path("n"), tools=["python"])}},
-        "sources.n.tools: what a trace has called cannot be changed",
+        "sources.n.tools: the tools that a trace calls cannot be changed",
     ),
     "an unknown filter": ({"filters": [{"filter": "anser_length", "rows": "all"}]}, "anser_length"),
     "an unknown key": ({"filters": [{"filter": "english", "rows": "all", "most": 1}]}, "most"),
@@ -1161,4 +1163,4 @@ def test_an_endpoint_is_accepted_only_with_its_engine(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path / "r.yaml", {"n": source(tmp_path / "data.parquet")}, [spec])
     ended = vtune("curate", recipe, "--out", tmp_path / "out")
     assert ended.code == 2
-    assert "goes with `engine: openai`" in ended.err
+    assert "needs `engine: openai`" in ended.err

@@ -108,11 +108,11 @@ def test_a_service_accepts_the_encoders_path_and_device(folder: Path, tmp_path: 
         SearchService(bm25, pictures, threads=1, encoders=Encoders(pictures=moved, device=device))
     encoder = str(folder / "encoder")
     SearchService(folder / "dense", pictures, threads=1, encoders=Encoders(encoder, moved, "cpu"))
-    with pytest.raises(RecipeError, match="no model embeds anything here"):
+    with pytest.raises(RecipeError, match="no index here uses a model"):
         SearchService(bm25, None, threads=1, encoders=Encoders(device="cpu"))
-    with pytest.raises(RecipeError, match="belongs to an index of passages"):
+    with pytest.raises(RecipeError, match="is for an index of passages"):
         SearchService(None, pictures, threads=1, encoders=Encoders(moved))
-    with pytest.raises(RecipeError, match="belong to an index of pictures"):
+    with pytest.raises(RecipeError, match="are for an index of pictures"):
         SearchService(bm25, None, threads=1, encoders=Encoders(pictures=moved))
 
 
@@ -153,7 +153,7 @@ def test_missing_requirements_of_a_dense_index_are_found_before_a_run(
     check_encoders(recipe(folder / "dense"))
     with pytest.raises(RecipeError, match="BM25 index, which embeds nothing"):
         check_indexes(recipe(folder / "bm25", encoder={"device": "cpu"}))
-    with pytest.raises(ValueError, match="encoder belongs to index"):
+    with pytest.raises(ValueError, match="encoder is for index"):
         ToolsRecipe.model_validate(
             {"text_search": {"url": "http://x", "encoder": {}, "top_k": 1, "max_chars": 9, "patience": None}}
         )

@@ -584,13 +584,13 @@ def test_an_export_to_thyme_keeps_calls_and_refuses_other_tools(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("role", "content", "why"),
     [
-        ("assistant", "It is \\boxed{7}.", "ends with an <answer>"),
+        ("assistant", "It is \\boxed{7}.", "must end with an <answer>"),
         (
             "assistant",
             "<sandbox_output>7</sandbox_output> <answer>7</answer>",
-            "cannot be told from the next",
+            "cannot be separated from the next",
         ),
-        ("user", "What came back: a number", "cannot be told from the next"),
+        ("user", "What came back: a number", "cannot be separated from the next"),
         ("assistant", "An <image>? <answer>7</answer>", "says <image>"),
     ],
 )
@@ -613,8 +613,8 @@ def test_a_trace_that_would_change_is_not_exported_to_thyme(
 @pytest.mark.parametrize(
     ("role", "content", "why"),
     [
-        ("assistant", "Let me see.", "cannot be told from the next"),
-        ("user", "<sandbox_output>\n7\n</sandbox_output>", "cannot be told from the next"),
+        ("assistant", "Let me see.", "cannot be separated from the next"),
+        ("user", "<sandbox_output>\n7\n</sandbox_output>", "cannot be separated from the next"),
         (None, "No code, and yet", "follows no <code>"),
     ],
     ids=["two turns of the assistant", "two outputs", "an output without code"],

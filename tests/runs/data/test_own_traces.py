@@ -285,7 +285,7 @@ def test_traces_from_an_unfinished_evaluation_say_so(tmp_path: Path) -> None:
     ended = vtune("data", "make", "traces", "--run", run, "--out", tmp_path / "traces.parquet", "--json")
     made = json.loads(ended.out)
     assert made["traces"] == 1
-    assert made["unfinished"].startswith("the evaluation is not finished: 1 of 6 rollouts are drawn")
+    assert made["unfinished"].startswith("the evaluation is not finished: 1 of 6 rollouts are generated")
 
 
 def test_from_a_custom_environment_rewarded_trajectories_are_taken(tmp_path: Path) -> None:

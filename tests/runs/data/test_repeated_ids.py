@@ -22,7 +22,7 @@ def test_the_first_duplicate_id_is_found_with_both_places(ids: list[str]) -> Non
         assert found is None
     else:
         one = ids[second]
-        assert found == f"id {one!r} stands twice, in {ids.index(one)} and in {second}"
+        assert found == f"id {one!r} appears twice, in {ids.index(one)} and in {second}"
 
 
 @pytest.mark.parametrize(("ids", "twice"), [(["1", 2, 1, 2], True), (["1", 2, None, None], False)])
@@ -31,5 +31,5 @@ def test_indexing_a_corpus_warns_of_duplicate_ids(ids: list[object], twice: bool
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     ended = vtune("data", "index", tmp_path / "corpus.jsonl", "--out", tmp_path / "index", "--json")
     assert (ended.code, json.loads(ended.out)["passages"]) == (0, 4)
-    warning = "corpus.jsonl, row 2 (2 such ids): give each passage an id of its own"
+    warning = "corpus.jsonl, row 2 (2 such ids): give each passage its own id"
     assert (warning in ended.err, "stands twice" in ended.err) == (twice, twice)

@@ -247,7 +247,7 @@ def test_an_unlisted_published_number_is_refused(planted: dict[str, Path]) -> No
     ended = vtune("eval", "--out", planted["base"], "--against", "published:vstar/CodeV-7B-RLL")
     assert (ended.code, "did you mean `vstar/CodeV-7B-RL`" in ended.err) == (2, True)
     ended = vtune("eval", "--out", planted["base"], "--against", "published:mmmu/CodeV-7B-RL")
-    assert (ended.code, "number of suite `mmmu`, and this is `vstar`" in ended.err) == (2, True)
+    assert (ended.code, "number of suite `mmmu`, but this is `vstar`" in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_number_of_another_benchmark_is_refused_before_generation(
     assert load_recipe(find(suite, "eval_suites"), EvalSuite).kind == other.kind
     (name, *_) = (name for name in published_rows() if name.startswith(f"{row}/"))
     ended = vtune("eval", "--suite", suite, "--model", "M", "--against", f"published:{name}")
-    assert (ended.code, f"is a number of suite `{row}`, and this is `{suite}`" in ended.err) == (2, True)
+    assert (ended.code, f"is a number of suite `{row}`, but this is `{suite}`" in ended.err) == (2, True)
 
 
 def test_a_custom_suite_names_its_benchmark_and_a_limit_is_reported(

@@ -344,7 +344,7 @@ def test_an_interrupted_evaluation_resumes_and_generates_nothing_twice(
     other = vtune(*words, "--resume", "--set", "seed=1")
     assert other.code == 2
     assert "differs in suite.seed" in other.err
-    far = "the evaluation is not finished: 3 of 8 rollouts are drawn"
+    far = "the evaluation is not finished: 3 of 8 rollouts are generated"
     for command in ("report", "faithfulness"):
         refused = vtune(command, out)
         assert refused.code == 2

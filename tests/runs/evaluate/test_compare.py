@@ -221,7 +221,7 @@ def test_five_pictures_can_never_show_a_difference(tmp_path: Path) -> None:
     assert (found["p"], found["detectable"]) == (2 / 2**5, None)
     said = (
         "no difference could be shown; the test needs at least 6 independent questions, and has 5; "
-        "the interval, an approximation, leaves out 0, but the test decides"
+        "the interval, an approximation, excludes 0, but the test decides"
     )
     assert found["difference"]["low"] > 0
     assert found["verdict"] == said

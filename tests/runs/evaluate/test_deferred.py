@@ -305,7 +305,7 @@ def test_a_dry_run_accepts_batches_and_writes_nothing(model: str, data: Path, tm
         refused = evaluate(SUITE, model, data, tmp_path / "out", *batching(server), *feedback, "--dry-run")
     assert (server.files, server.single) == ([], [])
     assert refused.code == 2
-    assert "rollout.feedback tells the policy at once" in refused.err
+    assert "rollout.feedback needs the judge's verdict" in refused.err
     assert not (tmp_path / "out").exists()
 
 

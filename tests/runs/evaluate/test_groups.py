@@ -37,7 +37,7 @@ def test_a_group_has_every_suite_with_a_published_number() -> None:
     assert len(rows) > 50
     for _, suite, name in rows.values():
         assert any(suite in group.members for group in SHIPPED.values()), f"{suite} of {name}"
-    assert SHIPPED["orsta-table3"].average is None  # the paper prints none
+    assert SHIPPED["orsta-table3"].average is None  # the paper gives none
 
 
 def test_a_group_with_a_failing_suite_has_the_others_and_reports_the_failure(tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ def test_an_unset_grader_key_is_reported_by_name(
     ended = vtune(*asked, *more, "--dry-run")
     assert ended.code == 2
     assert "the grader's key is not set: no environment variable OPENAI_API_KEY" in ended.err
-    assert "`api_key_env` of `grader` names another variable, null none" in ended.err
+    assert "`api_key_env` of `grader` can name another variable, or be null for no key" in ended.err
 
 
 def test_a_batch_in_progress_is_awaited_and_not_sent_again(

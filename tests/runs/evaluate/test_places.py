@@ -100,7 +100,7 @@ def test_a_suite_cannot_use_a_protocol_without_a_rule_for_it() -> None:
             load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"protocol={word}"])
     with pytest.raises(RecipeError, match="did you mean `codev`"):
         load_recipe(find("vstar", "eval_suites"), EvalSuite, ["agent=codex"])
-    with pytest.raises(RecipeError, match="says itself how multiple choice is put"):
+    with pytest.raises(RecipeError, match="itself defines how multiple choice is asked"):
         load_recipe(
             find("vstar", "eval_suites"),
             EvalSuite,

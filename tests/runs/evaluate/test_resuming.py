@@ -215,7 +215,7 @@ def test_all_suites_are_checked_first_and_a_failing_one_does_not_stop_the_rest(
     Path(files[1]).write_text(second.replace(str(data), str(tmp_path / "nowhere")))
     ended = vtune("eval", "--suite", ",".join(files), *more)
     assert ended.code == 2
-    assert "1 of 3 suites cannot be evaluated, and none was begun:\n  second: " in ended.err
+    assert "1 of 3 suites cannot be evaluated, so none was started:\n  second: " in ended.err
     assert not out.exists()
 
     Path(files[1]).write_text(second)

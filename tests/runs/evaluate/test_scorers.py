@@ -142,7 +142,7 @@ def test_a_disagreeing_scorer_is_reported_and_a_wrong_file_refused(
     before = (out / "results.json").read_bytes()
     wrong = tmp_path / "wrong.json"
     for content, told in (
-        ([{"id": "w0", "score": 1}], "2 of 3 questions that wait have no score: w1, w2"),
+        ([{"id": "w0", "score": 1}], "2 of 3 waiting questions have no score: w1, w2"),
         ({"scores": 1}, "not what the official scorer writes"),
         ([{"id": "w0"}], "not what the official scorer writes"),
         ([{"id": "w0", "score": 2}], r"is not in \[0, 1\]"),
@@ -360,7 +360,7 @@ def test_shares_of_looks_use_the_imported_scores(data: Path, tmp_path: Path) -> 
         tmp_path / "predictions.json", tmp_path / "scored.json", {"w0": 1.0, "w1": 1.0, "w2": 0}
     )
     told = vtune("scores", "import", out, scored)
-    assert told.out.rstrip().endswith("is removed: run it again")
+    assert told.out.rstrip().endswith("were removed: run it again")
     assert not (out / "audit.json").exists()
     assert "run it again" not in vtune("scores", "import", out, scored).out
     audit = json.loads(vtune("faithfulness", out, "--json").out)

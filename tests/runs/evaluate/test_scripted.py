@@ -99,7 +99,7 @@ def test_a_misspelt_question_is_reported_with_the_unmatched_line(
     assert (ended.code, f"did you mean `{names[0]}x`?" in ended.err) == (2, True)
     every = others | {names[0]: ["<answer>A</answer>"], "vstar/none": ["hm"]}
     model = write_script(tmp_path / "r.jsonl", every)
-    note = f"1 id(s) in {tmp_path / 'r.jsonl'} are of no question and left out, the first 'vstar/none'"
+    note = f"1 id(s) in {tmp_path / 'r.jsonl'} match no question and are left out, the first 'vstar/none'"
     planned = evaluate("vstar", model, data, tmp_path / "out", *words, "--dry-run")
     assert (planned.code, note in planned.err) == (0, True)
     # For a part of a suite, the file may cover more.
@@ -147,7 +147,7 @@ def test_an_incomplete_benchmark_is_refused_unless_requested(
         ended = vtune("eval", "--suite", suite, *words, "--set", f"published.rows={rows}", *more)
         assert ended.code == code, ended.err
         if code:
-            assert f"there are 4 questions, and {rows} as published" in ended.err
+            assert f"there are 4 questions, but {rows} as published" in ended.err
             assert str(data) in ended.err
             assert "--set published.rows=null accepts" in ended.err
 
@@ -195,13 +195,13 @@ def test_results_record_the_data_revision_and_a_suite_may_require_one(tmp_path: 
     # The suite has a revision; data without a note may have any.
     ended = evaluate("vstar", model, data, tmp_path / "shipped")
     assert ended.code == 2
-    assert f"it is at revision {commit}, and the suite wants d9ae62c9" in ended.err
+    assert f"it is at revision {commit}, but the suite wants d9ae62c9" in ended.err
     assert "--set published.revision=null accepts any" in ended.err
     other = make_vstar(tmp_path / "copied", 2, (60, 40), (10, 10, 20, 20))
     assert evaluate("vstar", model, other, tmp_path / "copy").code == 0
     ended = run("other", "e9d6be6")
     assert ended.code == 2
-    assert f"it is at revision {commit}, and the suite wants e9d6be6" in ended.err
+    assert f"it is at revision {commit}, but the suite wants e9d6be6" in ended.err
 
 
 def test_two_processes_cannot_evaluate_in_one_folder(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_suites_in_training_use_the_runs_gpus(gpus: int, of_run: int) -> None:
     if gpus in (1, of_run):
         assert load_suites(recipe, kind="vllm", tensor_parallel=of_run)
         return
-    with pytest.raises(RecipeError, match=f"leave it out: evaluations have the run's, which is {of_run}"):
+    with pytest.raises(RecipeError, match=f"leave it out: evaluations use the run's, which is {of_run}"):
         load_suites(recipe, kind="vllm", tensor_parallel=of_run)
 
 

@@ -322,7 +322,7 @@ def test_a_group_evaluates_available_suites_and_names_the_rest(
     assert (table["scores"], table["average"], table["no_average"]) == (
         {"vlmblind": 1.0},
         None,
-        "the paper prints none",
+        "the paper gives none",
     )
     assert (tmp_path / "out/vlmblind/results.json").exists()
     again = vtune("eval", "--suite", "codev-table3", *words, "--resume")

@@ -47,7 +47,7 @@ def test_a_grader_that_replied_only_in_thoughts_is_reported_with_a_fix(tmp_path:
         graded = asyncio.run(grade_replies(replies, rule, grader, tmp_path))
     with pytest.raises(RunFailed) as error:
         check_judged(graded, 0.0, tmp_path)
-    remedy = "came as thoughts (`reasoning_content`); serve it without a parser of reasoning"
+    remedy = "came as thoughts (`reasoning_content`); serve it without a reasoning parser"
     assert remedy in error.value.where
     assert remedy in json.loads((tmp_path / UNJUDGED).read_text())["why"]
     assert "what the present `grader` has said of the other replies is kept" in error.value.fix

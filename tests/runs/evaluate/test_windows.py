@@ -124,7 +124,7 @@ def test_a_file_emptied_by_a_power_failure_is_reported_with_a_fix(tmp_path: Path
         with pytest.raises(DataError) as refused:
             read()
         assert refused.value.where == str(file)
-        assert refused.value.fix.startswith(f"remove {file}: --resume draws again what it held")
+        assert refused.value.fix.startswith(f"remove {file}: --resume generates again only what it held")
 
 
 def test_a_slim_trajectory_has_the_same_numbers() -> None:

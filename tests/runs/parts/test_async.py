@@ -13,18 +13,18 @@ pytestmark = pytest.mark.usefixtures("forgetting")
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [
-        ("rotate.py", "    async def run", "    def run", "`run` is not `async`: it gives Observation"),
-        ("maze.py", "async def open_maze", "def open_maze", "`open_maze` is not `async`: it gives Maze"),
-        ("maze.py", "    async def observe", "    def observe", "`observe` is not `async`: it gives list"),
-        ("maze.py", "    async def outcome", "    def outcome", "`outcome` is not `async`: it gives Outc"),
+        ("rotate.py", "    async def run", "    def run", "`run` is not `async`: it returns Observation"),
+        ("maze.py", "async def open_maze", "def open_maze", "`open_maze` is not `async`: it returns Maze"),
+        ("maze.py", "    async def observe", "    def observe", "`observe` is not `async`: it returns list"),
+        ("maze.py", "    async def outcome", "    def outcome", "`outcome` is not `async`: it returns Outc"),
         (
             "maze.py",
             "    def drawn",
             "    def close(self) -> None:\n        pass\n\n    def drawn",
-            "`close` is not `async`: it gives NoneType at once",
+            "`close` is not `async`: it returns NoneType at once",
         ),
-        ("brief.py", "async def brief", "def brief", "`brief` is not `async`: it gives Verdict at once"),
-        ("near.py", "    async def judge", "    def judge", "`judge` is not `async`: it gives Verdict"),
+        ("brief.py", "async def brief", "def brief", "`brief` is not `async`: it returns Verdict at once"),
+        ("near.py", "    async def judge", "    def judge", "`judge` is not `async`: it returns Verdict"),
         ("near.py", "    async def shows_small", "    def shows_small", "`shows_small` is not `async`: it"),
     ],
 )  # fmt: skip
@@ -71,5 +71,5 @@ def test_a_tool_that_cannot_be_entered_says_how_it_is_opened(
     path.write_text(text.replace(old, new))
     ended = vtune("parts", "check", path)
     assert ended.code == 1, ended.err
-    assert f"`opened` gives {given}, and no asynchronous context manager (mine.py)" in ended.out
+    assert f"`opened` returns {given}, not an asynchronous context manager (mine.py)" in ended.out
     assert "fix  write `@asynccontextmanager` above `async def opened(section, record)`, and" in ended.out

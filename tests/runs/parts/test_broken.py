@@ -552,7 +552,7 @@ def test_a_lone_surrogate_in_an_error_becomes_a_question_mark(tmp_path: Path) ->
 
 
 def test_an_unhashable_key_is_blamed(tmp_path: Path) -> None:
-    with pytest.raises(BrokenPart, match="`key` gives list: give a text"):
+    with pytest.raises(BrokenPart, match="`key` returns list: return a text"):
         called_of(own("rotate.py").replace("return str(int(angle))", "return [angle]"), tmp_path)
 
 

@@ -52,7 +52,7 @@ def test_a_custom_family_is_known_by_name_while_in_use() -> None:
         (
             "shape=shape,",
             "shape=shape, positions=lambda *a, **k: 3 * like.positions(*a, **k),",
-            "what is drawn is what the model says",
+            "samples match the model's probabilities",
             "log-probabilities differ",
         ),
         ('"embed_dim": 64', '"embed_dim": "wide"', "its tiny model is built and loads", "Error"),

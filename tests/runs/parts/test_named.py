@@ -52,7 +52,7 @@ CASES: dict[str, tuple[str, str, str, str, str, str]] = {
     ),
     "an environment that gives one act": (
         *("maze.py", '": named[0]}))]', '": named[0]}))][0]', "async def observe"),
-        *("TypeError: `observe` gives Act, not a list of Act", "return `[Act("),
+        *("TypeError: `observe` returns Act, not a list of Act", "return `[Act("),
     ),
     "a part of the reward out of its bounds": (
         *("brief.py", "return Verdict(", "return Verdict(-0.5, 'x') or Verdict(", "async def brief"),
@@ -123,7 +123,7 @@ def test_a_slow_verifier_is_named_with_its_file_and_a_working_fix(tmp_path: Path
     lost = Mock(reward=Mock(total=None, why=why))
     with pytest.raises(RunFailed, match=r"of mine\.py gave no verdict") as told:
         check_unscored([lost], 0.05)
-    assert told.value.fix.startswith(f"correct {path}, so that no reply takes it long, and start a new run")
+    assert told.value.fix.startswith(f"make {path} faster, and start a new run")
     assert "continue with --resume" not in told.value.fix
 
 

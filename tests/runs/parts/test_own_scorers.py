@@ -41,7 +41,7 @@ WRONG = {
     "infinite": ('{"score": 1e999}', "OutOfRange: it gives inf as `score`"),
     "a text": ('{"score": "good"}', "OutOfRange: it gives 'good' as `score`"),
     "a truth": ('{"score": True}', "OutOfRange: it gives True as `score`"),
-    "no score": ('{"n": 1}', "OutOfRange: it gives no `score` though all 2 rollouts were scored: n"),
+    "no score": ('{"n": 1}', "OutOfRange: it returns no `score` though all 2 rollouts were scored: n"),
     "a number alone": ("0.5", "TypeError: it gives 0.5, not a dict"),
     "nothing": ("None", "TypeError: it gives None, not a dict"),
     "nan beside it": ('{"score": 0.5, "x": float("nan")}', "TypeError: its `x` is nan, which is not JSON"),

@@ -96,18 +96,18 @@ def test_a_good_part_passes_every_check(file: str) -> None:
         ),
         ("share:.2f", "missing:.2f", "the gold answer earns full marks", "NameError"),
         ("TOO_FAR else 0.0", "TOO_FAR else -0.1", "scores are as it says", "scores -0.1: let scores"),
-        ('f"{share:.2f} of the text differs"', "''", "every verdict has a reason", "is '': say what it goes"),
+        ('f"{share:.2f} of the text differs"', "''", "every verdict has a reason", "is '': give the reason"),
         (
             "    check(sample)",
             "    check(sample)\n    sample.verifier_parm['answer_in'] = 'tag'",
-            "it changes nothing of a sample",
+            "it does not change the sample",
             "copy what you change",
         ),
         (
             "    check(sample)",
             "    check(sample)\n    global TOO_FAR\n    TOO_FAR = 0.5 - TOO_FAR",
             "the same reply scores the same",
-            "take chance and state out",
+            "let it not depend on chance or state",
         ),
         (
             "    check(sample)",
@@ -243,7 +243,7 @@ TURNING = "\n\nclass Turning(Strict):\n    step: int\n"
             '"enum": list(ANGLES)',
             '"enum": set(ANGLES)',
             "it opens and answers a call",
-            "its schema is no JSON",
+            "its schema is not JSON",
         ),
         (
             'opened=opened, example={"angle": 90}',
@@ -256,18 +256,18 @@ TURNING = "\n\nclass Turning(Strict):\n    step: int\n"
             "        angle, out = int(self.key(arguments, scene)), io.BytesIO()",
             "        self.turned = angle = getattr(self, 'turned', 0) + 90\n        out = io.BytesIO()",
             "the same call gives the same",
-            "gives something else after others",
+            "gives a different result after other calls",
         ),
         (
             "        angle, out = int(",
             "        scene.sample.extra['turned'] = True\n        angle, out = int(",
-            "it changes nothing of a sample",
+            "it does not change the sample",
             "copy what you change",
         ),
         (
             '.convert("RGB")',
             "",
-            "it takes other pictures",
+            "it takes other kinds of pictures",
             'of a picture that is CMYK, {"angle": 90} raises OSError: cannot write mode CMYK as PNG',
         ),
         (
@@ -322,7 +322,7 @@ def test_a_tool_that_breaks_its_contract_is_found(
         (
             ", [ShownCrop(bbox=tuple(map(float, box)), image=0, shown=0)]",
             "",
-            "says of no picture which region",
+            "does not say which region a picture",
         ),
         ("place % 4 * width, place // 4 * height", "0, 0", "shows [0.0, 0.0, 64.0, 48.0]"),
         (
@@ -404,13 +404,13 @@ def test_a_tool_whose_look_is_not_verified_gets_a_note(tmp_path: Path, old: str,
         (
             "        named = [",
             "        turn.last and 1 / 0\n        named = [",
-            "a last turn is observed, too",
+            "a last turn is also observed",
             "division by zero",
         ),
         (
             "return Maze(sample",
             "sample.extra['opened'] = True\n    return Maze(sample",
-            "it changes nothing of a sample",
+            "it does not change the sample",
             "keep state in the episode",
         ),
         (
@@ -463,18 +463,18 @@ ONE_STEP = {
         (
             {},
             "its turns bring it to an end",
-            "its trial has one turn, which ends it: no turn that it answers is",
+            "its trial has one turn, which ends it: no answered turn is",
         ),
         ({"Trial(SMALL, WAY)": "Trial(SMALL, WAY, once=True)"}, "", ""),
         (
             {"Trial(SMALL, WAY)": "Trial(SMALL, WAY, once=True)", "        if len(named)": ANSWERS},
             "odd turns are the model's mistake",
-            "its trial says `once`, and '' is answered: 'Go on.'",
+            "its trial says `once`, but '' is answered: 'Go on.'",
         ),
         (
             {"Trial(SMALL, WAY)": "Trial(SMALL, WAY, once=True)", '("right",)': '("right", "left")'},
             "its turns bring it to an end",
-            "its trial says `once`, and has 2 turns",
+            "its trial says `once`, but has 2 turns",
         ),
     ],
 )
@@ -549,7 +549,7 @@ def test_an_environments_trial_has_the_tools_of_its_sample(tmp_path: Path) -> No
         ("Pushes(PolicyLoss):", "Pushes(PolicyLoss, extra='ignore'):", "its section is", "unknown key"),
         ("* tokens.logprobs)", "* tokens.logprobs.roll(1))", "the order of sequences", "loss changes by"),
         ("tokens.advantages *", "tokens.advantages.mul_(2) *", "it changes none", "`advantages` is another"),
-        ("* tokens.logprobs)", "* tokens.logprobs.mean())", "a sequence is alone", "stands alone"),
+        ("* tokens.logprobs)", "* tokens.logprobs.mean())", "other sequences change nothing", "is alone"),
         ("* tokens.logprobs)", "@ tokens.logprobs)", "one loss value per token", "shape () for 17 tokens"),
         ("* tokens.logprobs)", "/ tokens.old_logprobs.exp())", "one loss value per token", "has no gradient"),
         (
@@ -594,7 +594,7 @@ def test_a_loss_that_breaks_its_contract_is_found(
             "            try:\n                picture_size(trajectory.images[picture])\n"
             "            except Exception:\n                return Verdict(0.0, '')",
             "a failure is unscored, never 0",
-            "no picture can be read, and it scores 0",
+            "no picture can be read, but it scores 0",
         ),
         (
             "near.py",
@@ -614,22 +614,22 @@ def test_a_loss_that_breaks_its_contract_is_found(
             "near.py",
             'if crop.look != "verified":',
             "if crop.shown is None:",
-            "a faked look is not paid",
+            "a faked look is not rewarded",
             "it pays 1 for black in place of the region that the call claims: it believes `Call.crops`",
         ),
         (
             "near.py",
             'if crop.look != "verified":',
             'if "faked" in (crop.look, *trajectory.calls[k].flags):',
-            "a faked look is not paid",
+            "a faked look is not rewarded",
             "it pays 1 for noise in place of the region that the call claims: it believes `Call.crops`, "
-            'which code writes itself: pay only where `crop.look` is "verified"',
+            'which code writes itself: reward it only where `crop.look` is "verified"',
         ),
         (
             "near.py",
             "if await self.shows_target(sample, trajectory, k):",
             "if [crop for crop in trajectory.calls[k].crops if crop.bbox[0] == 56]:",
-            "a faked look is not paid",
+            "a faked look is not rewarded",
             "it believes `Call.crops`",
         ),
         (
@@ -639,7 +639,7 @@ def test_a_loss_that_breaks_its_contract_is_found(
             "                from vtune.errors import ServiceError\n"
             '                raise ServiceError("down")\n'
             '            if crop.look != "verified":',
-            "a faked look is not paid",
+            "a faked look is not rewarded",
             "black in place of the region that the call claims is not scored: down",
         ),
         ("near.py", "def shows_small", "def shows_tiny", "it says what is too small", "no `shows_small("),
@@ -690,7 +690,7 @@ def test_a_loss_that_breaks_its_contract_is_found(
             "near.py",
             "            picture_size(trajectory.images[picture])",
             "            sample.extra['seen'] = picture_size(trajectory.images[picture])",
-            "it changes nothing of a trajectory",
+            "it does not change the trajectory",
             "copy what you change",
         ),
         ("brief.py", 'f"{words} words"', "''", "every score has a reason", " is '': say in `why`"),
@@ -698,7 +698,7 @@ def test_a_loss_that_breaks_its_contract_is_found(
             "brief.py",
             "    words = len(scene",
             "    scene.sample.extra['seen'] = True\n    words = len(scene",
-            "it changes nothing of a trajectory",
+            "it does not change the trajectory",
             "copy what you change",
         ),
         (
@@ -713,7 +713,7 @@ def test_a_loss_that_breaks_its_contract_is_found(
             "    words = len(scene",
             "    seen = scene.trajectory.images[0].data.startswith(b'not') * 9\n    words = seen + len(scene",
             "what failed on our side is null",
-            "a picture cannot be read, and it scores 0.",
+            "a picture cannot be read, but it scores 0.",
         ),
         (
             "brief.py",
@@ -772,7 +772,7 @@ AGREES = """    try:
             "Unscored(error.what)",
             "Verdict(0.0, 'down')",
             "what failed on our side is null",
-            "the model does not answer, and it scores 0, not 1: let the error pass",
+            "the model does not answer, but it scores 0, not 1: do not catch the error",
         ),
     ],
 )
@@ -815,7 +815,7 @@ LOOKS = """        shows = await self._client.ask_for(Prompt("", "Is it there?")
             "        shows = await",
             "        if any(crop.bbox[0] > 50 for crop in trajectory.calls[k].crops):\n"
             "            return Verdict(self._levels.full, 'it says so')\n        shows = await",
-            "a faked look is not paid",
+            "a faked look is not rewarded",
             "it pays 1 for black",
         ),
     ],
@@ -881,13 +881,13 @@ def test_a_judge_that_ignores_claimed_regions_is_not_called_gullible(tmp_path: P
     text = text.replace('"no evidence boxes"', f'"no evidence boxes", example=example{reads}')
     path = tmp_path / "mine.py"
     path.write_text(text)
-    assert "a faked look is not paid" not in broken(path)
+    assert "a faked look is not rewarded" not in broken(path)
     checks = {one["name"]: one["found"] for one in check_parts([path])["parts"][0]["checks"]}
     wanted = {
         "picture": "it does not go by the region that a call claims",
         "text": "it judges what a call returns",
     }
-    assert checks["a faked look is not paid"].startswith(wanted[judged])
+    assert checks["a faked look is not rewarded"].startswith(wanted[judged])
 
 
 @pytest.mark.parametrize(
@@ -963,9 +963,9 @@ def test_a_format_whose_rows_name_a_verifier_of_another_file_is_checked_beside_i
         ("suite.yaml", "seed: 0\n", "names no files under its own `uses`"),
         ("suite.yaml", "uses: []\n", "names no files under its own `uses`"),
         ("suite.yaml", "- 1\n", "names no files under its own `uses`"),
-        ("suite.yaml", "uses: [mine.txt]\n", "mine.txt is not a file of Python"),
+        ("suite.yaml", "uses: [mine.txt]\n", "mine.txt is not a Python file"),
         ("suite.yaml", "uses: [\n", "not YAML"),
-        ("mine.txt", "x = 1\n", "mine.txt is not a file of Python"),
+        ("mine.txt", "x = 1\n", "mine.txt is not a Python file"),
     ],
 )
 def test_a_file_that_is_not_python_is_never_run(tmp_path: Path, name: str, text: str, said: str) -> None:

@@ -78,19 +78,19 @@ FILTERS.add("one_each", FilterPart(OneEach, Corpus(answer, others), beside=[ALIK
         (
             "chance.sample(group, len(group) - 1)",
             "group[next(RUNS) // 2 % 2 :][: len(group) - 1]",
-            "the same row fares the same",
-            "take chance from what is given",
+            "the same row has the same result",
+            "use only the random generator that is given",
         ),
         (
             "    return item",
             "    item.record.extra['seen'] = True\n    return item",
-            "it changes nothing of a row",
+            "it does not change rows",
             "copy what you change",
         ),
         (
             "    groups = {}",
             "    groups = {entries[0][1]: []}",
-            "of no rows it drops none",
+            "without rows it drops none",
             "IndexError",
         ),
         (
@@ -103,7 +103,7 @@ FILTERS.add("one_each", FilterPart(OneEach, Corpus(answer, others), beside=[ALIK
             "return item.record.ground_truth",
             "return 1.0 if item.record.ground_truth == 'A' else math.nan",
             "what it sends crosses processes",
-            "of pickled keys it drops other rows: let a key be plain values",
+            "with pickled keys it drops other rows: use plain values as keys",
         ),
         ('"not the one of its answer"', "5", "a good row passes", "it gives 5 as the reason to drop a row"),
         ("beside=[ALIKE] * 2, ", "", "a bad row is dropped with a reason", "it keeps the row of `drops`"),
@@ -142,7 +142,7 @@ def test_a_filter_over_all_rows_is_checked_on_several(
             "worst.py",
             "        if mark.score is not None:\n            by_source[mark.source].append(mark.score)",
             "        by_source[mark.source].append(mark.score or 0.0)",
-            "nor does it lower",
+            "unscored marks do not lower",
             "`score` is 0.75, not 1.0: take the mean over those marks",
         ),
         ("worst.py", "min(map(fmean, by_source.values()))", "marks[0].score", "the order changes", "weigh"),
@@ -160,21 +160,21 @@ def test_a_filter_over_all_rows_is_checked_on_several(
             "return counts |",
             "SEEN.append(0)\n    return counts | {'seen': len(SEEN)} |",
             "the same marks",
-            "take chance and state out",
+            "let it not depend on chance or state",
         ),
         (
             "terse.py",
             "    return (",
             "    sample.extra['seen'] = True\n    return (",
             "a sample becomes",
-            "the sample is another after it",
+            "it changed the sample",
         ),
-        ("terse.py", "{last.content}", "{last.content}{draw}", "its words are drawn", "say draws=True"),
+        ("terse.py", "{last.content}", "{last.content}{draw}", "its words vary", "say draws=True"),
         (
             "terse.py",
             "PromptStyle(",
             "PromptStyle(draws=True, turns=",
-            "its words are drawn",
+            "its words vary",
             "the same turns",
         ),
         (
@@ -367,7 +367,7 @@ def test_a_protocol_gives_a_right_reply_if_the_bare_answer_is_not_one(
     assert set(told) == ({"multiple_choice: the right answer earns 1"} if found else set())
     for why in told.values():
         assert found in why
-        assert "or say in `example` of the Rule how a right reply looks" in why
+        assert "or give a right reply in `example` of the Rule" in why
 
 
 @pytest.mark.parametrize("kind", CASES)

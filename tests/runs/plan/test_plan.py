@@ -584,12 +584,12 @@ def test_a_dry_run_for_several_machines_states_the_needs_of_each(tmp_path: Path)
     assert any(line.startswith("rollout server http://localhost:8000: ") for line in check["missing"])
     servers = check["plan"]["servers"]
     assert servers > 0
-    beside = f"besides these, {servers} vLLM server(s) need GPUs of their own to generate"
+    beside = f"besides these, {servers} vLLM server(s) need their own GPUs to generate"
     lines = list(plan_lines(check))
     place = next(n for n, line in enumerate(lines) if line.startswith(("fits", "DOES NOT")))
     assert lines[place + 1] == beside
     assert not any(
-        "GPUs of their own" in line for line in plan_lines({"plan": plan(codev(), machine_of(8, 80))})
+        "their own GPUs" in line for line in plan_lines({"plan": plan(codev(), machine_of(8, 80))})
     )
     alone = json.loads(vtune(*words).out)["check"]
     assert not any("machines" in line for line in alone["warnings"])
@@ -754,7 +754,7 @@ def test_a_judge_that_does_not_answer_is_found_by_a_dry_run_and_at_the_start(
     assert "the judge gave no reply: NotFoundError" in started.err
     assert not (tmp_path / "run").exists()
     with serve("") as judge:
-        assert "its 8 max_tokens went into thoughts" in planned(*words, *asked_by(judge))["missing"][0]
+        assert "its 8 max_tokens were spent on thoughts" in planned(*words, *asked_by(judge))["missing"][0]
     with serve("1") as judge:
         assert planned(*words, *asked_by(judge))["missing"] == []
     (request,) = judge.requests

@@ -97,10 +97,10 @@ def test_every_rank_on_every_machine_knows_its_rank(
     ("text", "said"),
     [
         ('[ "$3" = first ] && echo 10.0.0.1 || { echo "Permission denied (publickey)." >&2; exit 255; }',
-         r"ssh does not get to second, .*: Permission denied \(publickey\)"),
-        ("exit 3", "ssh does not get to first, .*: it ended with status 3"),
+         r"ssh cannot reach second, .*: Permission denied \(publickey\)"),
+        ("exit 3", "ssh cannot reach first, .*: it ended with status 3"),
         (r"printf 'M\374nchen\nPermission denied\n' >&2; exit 255", "first, .*: Permission denied"),
-        ("echo Welcome", "first, .*, names no address of its own: `hostname -I` there ends in 'Welcome'"),
+        ("echo Welcome", "first, .*, reports no address: `hostname -I` there ends in 'Welcome'"),
     ],
 )  # fmt: skip
 def test_a_machine_unreachable_by_ssh_is_named_before_anything_starts(
@@ -131,7 +131,7 @@ def test_a_machine_that_does_not_answer_is_named(
 ) -> None:
     monkeypatch.setattr("vtune.runs.processes.pdsh.SSH_SECONDS", 0.2)
     program(ssh / "ssh", "echo 10.0.0.7; exec sleep 6")
-    with pytest.raises(RecipeError, match=r"ssh does not get to first, .*: no answer within 0\.2 s"):
+    with pytest.raises(RecipeError, match=r"ssh cannot reach first, .*: no answer within 0\.2 s"):
         _command(["rl"], tmp_path, 1, hosts(tmp_path))
 
 
@@ -159,9 +159,9 @@ def test_without_visible_devices_the_first_gpus_are_used(
 @pytest.mark.parametrize(
     ("visible", "gpus", "said"),
     [
-        ("", 9, "GPU 8 is wanted on every machine, and .* gives 8 of first: 0 to 7"),
-        ("0,1", 3, "--gpus 3, and CUDA_VISIBLE_DEVICES names 2: 0,1"),
-        ("GPU-3f2a,GPU-77b1", 2, "other machines know their GPUs by numbers alone"),
+        ("", 9, "GPU 8 is wanted on every machine, but .* gives 8 of first: 0 to 7"),
+        ("0,1", 3, "--gpus 3, but CUDA_VISIBLE_DEVICES names 2: 0,1"),
+        ("GPU-3f2a,GPU-77b1", 2, "GPUs of other machines are known by number only"),
         ("7,8", 2, "GPU 8 is wanted"),
     ],
 )

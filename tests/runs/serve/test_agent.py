@@ -248,13 +248,13 @@ FAR = {"type": "image_url", "image_url": {"url": "http://example.org/a.png"}}
     ("request_", "status", "message"),
     [
         ({"model": "other"}, 404, "there is no model 'other'"),
-        ({"messages": []}, 422, "`messages` is not a list with a turn"),
+        ({"messages": []}, 422, "`messages` is not a list with at least one turn"),
         ({"messages": [{"role": "tool", "content": "1"}]}, 422, "not a turn"),
         ({"messages": [QUESTION, {"role": "assistant", "content": "7"}]}, 422, "is not the user's"),
         ({"messages": [{"role": "user", "content": [BROKEN]}]}, 422, "not a picture"),
         ({"messages": [{"role": "user", "content": [FAR]}]}, 422, "a picture that is not in the request"),
-        ({"messages": [{"role": "user", "content": "<image> what?"}]}, 422, "the text spells <image>"),
-        ({"messages": [QUESTION], "n": 2}, 422, "`n` is 2, which an agent does not do"),
+        ({"messages": [{"role": "user", "content": "<image> what?"}]}, 422, "the text contains <image>"),
+        ({"messages": [QUESTION], "n": 2}, 422, "`n` is 2, which an agent does not support"),
         ({"messages": [QUESTION], "tools": [{"type": "function"}]}, 422, "`tools` is"),
         ({"messages": [QUESTION], "logprobs": True}, 422, "`logprobs` is true"),
     ],
@@ -287,7 +287,7 @@ def test_early_refusals_have_the_error_format_of_clients(endpoint: Endpoint) -> 
     with pytest.raises(openai.PermissionDeniedError) as caught:
         asyncio.run(story())
     body: Any = caught.value.body
-    assert body["message"].startswith("a web page, or another name for this machine")
+    assert body["message"].startswith("a request from a web page, or under another name")
     assert (body["type"], body["code"]) == ("invalid_request_error", None)
 
 

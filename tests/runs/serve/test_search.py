@@ -258,7 +258,7 @@ def test_a_service_uses_the_requested_minimum_score(folder: Path) -> None:
 
     assert found(None) == found(1) == ["A ferry"]
     assert found(0) == ["A ferry", "b"]
-    with pytest.raises(RecipeError, match="belong to an index of pictures"):
+    with pytest.raises(RecipeError, match="are for an index of pictures"):
         SearchService(folder / "index", None, threads=1, min_score=0.5)
 
 
@@ -379,12 +379,12 @@ def test_a_batch_does_not_fail_because_of_one_long_query(service: Served) -> Non
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({}, "`queries` is a list of texts"),
-        ({"queries": "ferry"}, "`queries` is a list of texts"),
-        ({"queries": [1]}, "`queries` is a list of texts"),
-        ({"queries": ["a"], "topk": 0}, "`topk` is a whole number from 1 to 100"),
-        ({"queries": ["a"], "topk": True}, "`topk` is a whole number from 1 to 100"),
-        ({"queries": ["a"], "return_scores": 1}, "`return_scores` is true or false"),
+        ({}, "`queries` must be a list of texts"),
+        ({"queries": "ferry"}, "`queries` must be a list of texts"),
+        ({"queries": [1]}, "`queries` must be a list of texts"),
+        ({"queries": ["a"], "topk": 0}, "`topk` must be a whole number from 1 to 100"),
+        ({"queries": ["a"], "topk": True}, "`topk` must be a whole number from 1 to 100"),
+        ({"queries": ["a"], "return_scores": 1}, "`return_scores` must be true or false"),
     ],
 )
 def test_a_wrong_batch_is_refused_with_a_reason(service: Served, asked: dict[str, Any], why: str) -> None:

@@ -216,7 +216,7 @@ def test_inputs_that_the_sweep_does_not_make_are_still_missing(tmp_path: Path) -
         ({"axes": {"P": [1]}}, "axis 'P' is not a name"),
         ({"axes": {"p": []}}, "axis `p` needs values"),
         ({"axes": {"p": [1, 1]}}, "axis `p` needs values, each once"),
-        ({"axes": {"p": ["a/b"]}}, "'plain-a/b' is not a name of a folder"),
+        ({"axes": {"p": ["a/b"]}}, "'plain-a/b' is not a valid folder name"),
         ({"prepare": {"x": "sft --out {prepared}/x"}}, r"`prepare.x` does not say \{seed\}"),
         ({"prepare": {"x": "sft --set seed={seed} --out x"}}, r"`prepare.x` does not say \{prepared\}"),
         ({"prepare": {"x": "sft --set seed={seed} {prepared}"}}, "where its result goes: --out"),
@@ -310,5 +310,5 @@ def test_an_unknown_command_is_named_before_anything_runs(tmp_path: Path, comman
 @pytest.mark.parametrize("mark", ["{prepard}", "{sed}"])
 def test_a_misspelt_placeholder_is_named(tmp_path: Path, mark: str) -> None:
     variants = {"plain": {"data": [f"{mark}/train.parquet"]}}
-    with pytest.raises(RecipeError, match="nothing that is filled in; did you mean"):
+    with pytest.raises(RecipeError, match="not a placeholder; did you mean"):
         load_sweep(write(tmp_path / "sweeps", variants=variants, differences=[]), RECIPE, [])

@@ -250,7 +250,7 @@ def test_each_run_has_its_own_gpus_or_cores(monkeypatch: pytest.MonkeyPatch) -> 
     assert places(2, 2) == [{"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": "2,3"}]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,GPU-aa,2,3")
     assert places(2, 1) == [{"CUDA_VISIBLE_DEVICES": "7"}, {"CUDA_VISIBLE_DEVICES": "GPU-aa"}]
-    with pytest.raises(RecipeError, match="--jobs 3 with 2 GPUs each, and this machine has 4") as caught:
+    with pytest.raises(RecipeError, match="--jobs 3 with 2 GPUs each, but this machine has 4") as caught:
         places(3, 2)
     assert caught.value.fix == "--jobs 2"
     with pytest.raises(RecipeError, match="--jobs 2 with 8 GPUs each") as caught:

@@ -112,4 +112,4 @@ def test_a_variant_may_not_take_the_folder_of_the_copies(here: Path, tiny: Path,
     text = (here / "sweep.yaml").read_text().replace("plain", "uses")
     (here / "sweep.yaml").write_text(text)
     ended = swept(here, tiny, lens)
-    assert (ended.code, "variant 'uses' is not a name of a folder here" in ended.err) == (2, True)
+    assert (ended.code, "variant 'uses' is not a valid folder name here" in ended.err) == (2, True)

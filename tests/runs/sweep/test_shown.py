@@ -249,7 +249,7 @@ def test_the_suffix_sets_a_figures_format(folder: Path, tmp_path: Path, ending: 
 @pytest.mark.parametrize(
     ("of", "name", "why"),
     [
-        ("", "figure.gif", "not a picture by its ending"),
+        ("", "figure.gif", "does not have the ending of a picture"),
         ("plain/seed-0", "figure.svg", "of one sweep"),
         ("", "sweep.yaml/figure.svg", "is a file, not a folder"),
     ],

@@ -415,7 +415,7 @@ def test_two_untrained_models_have_one_difference_and_another_model_is_not_the_s
     assert mean(table, "differences", "base - base-2", "accuracy", suite="lens") == (0.0, None, None)
     results = out / "base/eval/dark/results.json"
     results.write_text(results.read_text().replace(str(tiny.resolve()), "models/other"))
-    with pytest.raises(RecipeError, match=r"base/eval/dark is of the model models/other, not of"):
+    with pytest.raises(RecipeError, match=r"base/eval/dark is about the model models/other, not "):
         sweep(with_a_start(tiny, lens, tmp_path / "two", **two), out, runs, resume=True)
 
 
@@ -431,7 +431,7 @@ def test_a_failing_evaluation_affects_no_other(tiny: Path, lens: Path, tmp_path:
 
 def test_a_folder_from_before_several_suites_is_recognised(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(SWEEP | {"held_out": None}))
-    with pytest.raises(DataError, match="older than tables of several suites"):
+    with pytest.raises(DataError, match="before there were tables of several suites"):
         run_report([tmp_path])
 
 
@@ -452,7 +452,7 @@ def test_a_dry_run_names_missing_models(lens: Path, tiny: Path, tmp_path: Path) 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"variants": {"a": {"loss.clip_hihg": 1}, "b": {"steps": "x"}}, "differences": []},
      r"(?s)variant `a`.*unknown key `loss.clip_hihg`; did you mean `clip_high`.*variant `b`.*`steps`"),
-    ({"variants": {"a/b": {}}, "differences": []}, "is not a name of a folder"),
+    ({"variants": {"a/b": {}}, "differences": []}, "is not a valid folder name"),
     ({"variants": {"a": {"seed": 1}}, "differences": []}, "sets `seed`"),
     ({"seeds": [1, 1]}, "a seed is given twice"),
     ({"seeds": []}, "give at least 1"),
@@ -460,14 +460,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"differences": [["sharp", "sharp"]]}, "with itself"),
     ({"last_steps": 101}, "variant `plain` has 100 steps, and last_steps is 101"),
     ({"variants": {"a": {"steps": 1}, "b": {}}, "differences": []}, "`a` has 1 steps, and last_steps is 2"),
-    ({"variants": {"table.json": {}}, "differences": []}, "is not a name of a folder"),
+    ({"variants": {"table.json": {}}, "differences": []}, "is not a valid folder name"),
     ({"held_out": [{"suite": "lens", "settings": {"rollots": 1}}]}, "(?s)`held_out`.*mean `rollouts`"),
     ({"held_out": {"suite": "lens", "settings": {}}}, r"is a list of suites: write `- suite: NAME`"),
     ({"held_out": None}, r"is a list of suites.* or \[\] for none"),
     ({"held_out": SWEEP["held_out"] * 2}, "has `lens` twice: give one another `name`"),
-    ({"held_out": [{"suite": "lens", "settings": {}, "name": "a/b"}]}, "is not a name of a folder"),
-    ({"untrained": {"plain": START}}, "`plain` is a variant, and stands in `untrained`, too"),
-    ({"untrained": {"a/b": START}}, "is not a name of a folder"),
+    ({"held_out": [{"suite": "lens", "settings": {}, "name": "a/b"}]}, "is not a valid folder name"),
+    ({"untrained": {"plain": START}}, "`plain` is a variant, and is also in `untrained`"),
+    ({"untrained": {"a/b": START}}, "is not a valid folder name"),
     ({"untrained": {"base": START}, "held_out": []}, "only evaluated: name a suite in `held_out`"),
     ({"untrained": {"base": {"model": None, "settings": {"ofers": []}}}}, "(?s)untrained.base.*`offers`"),
     ({"zeal": 1}, "unknown key `zeal`"),

@@ -153,8 +153,8 @@ def narrowed(file: Path) -> None:
     [
         (renamed, "8 matrices of adapters are not in the file"),
         (halved, "4 matrices of adapters are not in the file"),
-        (narrowed, "cannot be laid over their base"),
-        (lambda file: file.write_bytes(file.read_bytes()[:-100]), "cannot be laid over their base"),
+        (narrowed, "cannot be applied to their base"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-100]), "cannot be applied to their base"),
         (lambda file: file.unlink(), "neither adapter_model.safetensors"),
     ],
     ids=["renamed", "halved", "narrowed", "cut short", "missing"],
@@ -195,7 +195,7 @@ def test_an_impossible_export_is_reported(tiny: Path, adapters: Path, tmp_path: 
 def test_nan_weights_are_not_exported(tiny: Path, tmp_path: Path) -> None:
     ended = vtune("export", with_nan(tiny, tmp_path / "broken"), tmp_path / "out", "--json")
     assert (ended.code, ended.out) == (1, "")
-    assert "give no numbers" in ended.err
+    assert "give values that are not numbers" in ended.err
     assert "fix" in ended.err
     assert not (tmp_path / "out").exists()
 

@@ -162,7 +162,7 @@ def test_each_token_is_weighted_against_the_weights_that_generated_it(
         ({"rollout__adapters": "alone"}, "needs a vLLM on one GPU; there is none"),
         (
             {**AHEAD, "rollout__adapters": "alone", "rollout__servers": "[http://a]"},
-            "servers take adapters when nothing is drawn",
+            "servers take adapters only while nothing is generated",
         ),
         (
             {**AHEAD, "reward__iou": "{schedule: adaptive, thresholds: [0.5, 0.9], until: [], target: 0.5}"},

@@ -129,7 +129,7 @@ def test_frozen_parts_are_bitwise_unchanged_and_the_others_are_not(
 ) -> None:
     out, ended = ran
     assert json.loads(ended.out)["frozen"] == ["vision", "connector"]
-    assert "frozen, and bit for bit as at the start: vision, connector" in ended.err
+    assert "frozen, and bit for bit the same as at the start: vision, connector" in ended.err
     before, after = (
         load_file(folder / "model.safetensors") for folder in (started, out / "checkpoints/newest")
     )

@@ -281,9 +281,11 @@ def test_a_run_and_its_suite_cannot_write_one_web_record(tmp_path: Path) -> None
     (one,) = load_suites(recipe, kind="transformers")
     tools = ToolsRecipe(web=WebRules(record=str(tmp_path / "web.jsonl")))
     recording = replace(one, suite=one.suite.model_copy(update={"tools": tools}))
-    with pytest.raises(RecipeError, match="write one record of the web"):
+    with pytest.raises(RecipeError, match="write to the same record of the web"):
         check_suites([recording], tools, model=None, world=1)
-    with pytest.raises(RecipeError, match=r"2 processes would write one record of the web, .*web\.jsonl"):
+    with pytest.raises(
+        RecipeError, match=r"2 processes would write to the same record of the web, .*web\.jsonl"
+    ):
         check_suites([recording], model=None, world=2)
 
 
@@ -440,6 +442,6 @@ def test_training_waits_for_no_model_that_reads_answers(suite: str, settings: di
         one = {"suite": name, "limit": None, "settings": {"protocol": "official", **words}}
         return OnlineEval.model_validate({"every": 1, "suites": [one]})
 
-    with pytest.raises(RecipeError, match="lets a model read answers, and training does not wait"):
+    with pytest.raises(RecipeError, match="lets a model read answers, but training does not wait"):
         load_suites(section(suite, **settings), kind="transformers")
     assert load_suites(section("mathvista"), kind="transformers")

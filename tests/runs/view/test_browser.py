@@ -253,7 +253,7 @@ def test_boxes_of_truth_and_answer_are_drawn(browser: Any, tmp_path: Path) -> No
     gallery = page.get_by_label("Pictures", exact=True)
     assert (gallery.locator(".truth rect").count(), gallery.locator(".answer rect").count()) == (2, 2)
     titles = gallery.locator(".answer title").all_text_contents()
-    assert titles == ["answer: cup, IoU 0.80 with cup", "answer: pen, meets no box"]
+    assert titles == ["answer: cup, IoU 0.80 with cup", "answer: pen, overlaps no box"]
     named = gallery.get_by_role("img").first.get_attribute("aria-label")
     assert "ground truth: pen at 40, 8, 60, 40" in named
     if SHOTS:
@@ -353,7 +353,7 @@ def test_an_unfinished_evaluation_says_so_beside_its_numbers(browser: Any, tmp_p
     for path in ("", "#/run/0", "#/run/1"):
         one.page.goto(f"file://{tmp_path}/page.html{path}")
         one.page.wait_for_selector("h1")
-        said = one.page.locator("text=/not finished: 1 of 6 rollouts are drawn/").count()
+        said = one.page.locator("text=/not finished: 1 of 6 rollouts are generated/").count()
         assert said == (0 if one.page.locator("h1").inner_text() == "run" else 1)
     one.closed(f"file://{tmp_path}")
 
@@ -556,7 +556,7 @@ def test_tokens_can_be_read_with_pointer_and_keys_and_stay_text(
     page = one.page
     page.goto(f"{address}#/0/step-000000/0")
     page.click("button:has-text('show tokens')")
-    page.wait_for_selector("text=no entropy: the engine that drew it gives none by token")
+    page.wait_for_selector("text=no entropy: the engine that generated it gives none per token")
     assert page.locator(".strip-of-tokens .token").count() == 8
     assert page.locator(".strip-of-tokens .token.dim").count() == 3
     assert page.locator(".tokens img").count() == 0

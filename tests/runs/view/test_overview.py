@@ -233,7 +233,9 @@ def test_the_page_of_an_unfinished_evaluation_shows_its_progress(tmp_path: Path)
     write_trajectories(tmp_path / "trajectories" / "from-00000000.parquet", [LOOKED, UNSCORED])
     (tmp_path / "started.json").write_text('{"total": 6}')
     found = overview(opened(tmp_path))["unfinished"]
-    assert found.startswith("the evaluation is not finished: 2 of 6 rollouts are drawn; run the same command")
+    assert found.startswith(
+        "the evaluation is not finished: 2 of 6 rollouts are generated; run the same command"
+    )
     assert overview(opened(evaluation(tmp_path)))["unfinished"] == ""
 
 

@@ -52,12 +52,13 @@ def test_a_list_of_an_unfinished_evaluation_says_so(tmp_path: Path) -> None:
     (tmp_path / "started.json").write_text('{"total": 6}')
     shown = " ".join(vtune("show", str(tmp_path)).out.split())
     assert shown.endswith(
-        "0 of 0 the evaluation is not finished: 0 of 6 rollouts are drawn; run the same command again with "
+        "0 of 0 the evaluation is not finished: 0 of 6 rollouts are generated; run the same command "
+        "again with "
         "--resume"
     )
     write_trajectories(tmp_path / "trajectories/from-00000000.parquet", [LOOKED, MISSED])
     found = json.loads(vtune("show", str(tmp_path), "--json").out)
-    assert (found["all"], "2 of 6 rollouts are drawn" in found["unfinished"]) == (2, True)
+    assert (found["all"], "2 of 6 rollouts are generated" in found["unfinished"]) == (2, True)
     (tmp_path / "results.json").write_text("{}")
     assert json.loads(vtune("show", str(tmp_path), "--json").out)["unfinished"] is None
 
@@ -73,10 +74,10 @@ def test_an_unfinished_evaluation_is_noted_everywhere(tmp_path: Path) -> None:
         text: str = json.loads(vtune("show", str(tmp_path), "--json").out)["unfinished"]
         return text
 
-    assert "2 of 6 rollouts are drawn; run the same command again with --resume" in said("6")
-    assert "2 rollouts are drawn" in said('"6"')
+    assert "2 of 6 rollouts are generated; run the same command again with --resume" in said("6")
+    assert "2 rollouts are generated" in said('"6"')
     with locked(folder):
-        assert said("6").endswith("2 of 6 rollouts are drawn; wait for the process that is working there")
+        assert said("6").endswith("2 of 6 rollouts are generated; wait for the process that is working there")
 
 
 @pytest.mark.parametrize("name", ["Größe/1", "图表-7", "a\\b", 'say "a"', "x" * 1200])

@@ -146,7 +146,7 @@ def test_a_folder_of_runs_names_the_newest(tmp_path: Path) -> None:
         os.utime(tmp_path / "base" / name / "recipe.yaml", (1e9 + age, 1e9 + age))
     with pytest.raises(DataError) as refused:
         watched(tmp_path)
-    assert refused.value.fix == f"watch one in it, such as {tmp_path / 'base/seed-1'}, which began last"
+    assert refused.value.fix == f"watch one in it, e.g. {tmp_path / 'base/seed-1'}, the last to start"
 
 
 def test_an_evaluation_is_followed_to_its_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_an_evaluation_is_followed_to_its_score(tmp_path: Path, monkeypatch: pyt
         (folder / "started.json").unlink()
         held.__exit__(None, None, None)
 
-    assert vtune("watch", folder).out == "eval-mine: 0/8 rollouts drawn  not running, not finished\n"
+    assert vtune("watch", folder).out == "eval-mine: 0/8 rollouts generated  not running, not finished\n"
     draw(2)
     held = locked(folder)
     held.__enter__()
@@ -173,11 +173,11 @@ def test_an_evaluation_is_followed_to_its_score(tmp_path: Path, monkeypatch: pyt
     for state in follow(folder):
         lines.append(watch_line(state))
         next(after)()
-    assert lines[0] == "eval-mine: 2/8 rollouts drawn"
-    assert re.fullmatch(r"eval-mine: 4/8 rollouts drawn  \d+ s left", lines[1])
+    assert lines[0] == "eval-mine: 2/8 rollouts generated"
+    assert re.fullmatch(r"eval-mine: 4/8 rollouts generated  \d+ s left", lines[1])
     assert lines[2:] == [
-        "eval-mine: 8/8 rollouts drawn  scoring",
-        "eval-mine: 8/8 rollouts drawn  finished: score 0.5",
+        "eval-mine: 8/8 rollouts generated  scoring",
+        "eval-mine: 8/8 rollouts generated  finished: score 0.5",
     ]
     assert "100 %" in printed(render_watch(watched(folder)))
     (folder / "results.json").write_text(json.dumps({"rollouts": 8, "score": [1]}))

@@ -154,7 +154,9 @@ def _check_asked(turns: Sequence[Row]) -> None:
             "prompt", f"no turn is the user's, only {roles}", "drop the row, or name the roles as chats do"
         )
     if not any(turn["content"].replace(IMAGE, "").strip() for turn in users):
-        raise wrong("prompt", "the question is empty", "drop the row, or see which column holds the question")
+        raise wrong(
+            "prompt", "the question is empty", "drop the row, or check which column holds the question"
+        )
 
 
 def own_id(source: str, place: Place) -> str:
@@ -198,9 +200,9 @@ def judged(
     if any(isinstance(item, Mapping) and "range" in item for item in truths):
         raise wrong(
             column,
-            "a range of right numbers, and no verifier takes one",
-            "name the column of the number alone (InfoSeek: `answer`), of which verifier math takes that "
-            "value only",
+            "the answer is a range of numbers, which no verifier takes",
+            "name the column that holds a single number (InfoSeek: `answer`); verifier math accepts "
+            "only that value",
         )
     texts = list(dict.fromkeys(text_of(column, item).strip() for item in truths))
     listed = listed_options(question) if choices is None else choices
@@ -209,7 +211,7 @@ def judged(
         verifier = judge.NAME if model else exact.NAME  # the other verifiers take a single reference
     if len(texts) > 1 and verifier not in SEVERAL:
         raise DataError(
-            f"{len(texts)} reference answers, and verifier `{verifier}` takes one",
+            f"{len(texts)} reference answers, but verifier `{verifier}` takes one",
             where=f"column `{column}`",
             fix=f"import with --verifier {', '.join(SEVERAL[:-1])} or {SEVERAL[-1]}; "
             "where the map of columns has a verifier_parm, it must hold options of that one",

@@ -89,7 +89,7 @@ def _prompted(row: Row) -> list[ChatTurn]:
     if any(turn.role in ("assistant", _CALLED) for turn in before):
         raise wrong(
             PROMPT,
-            "it has a turn of the assistant, which is not to be learnt, and all of the assistant's are",
+            "it has an assistant turn that is not to be learnt, but a trace teaches all of them",
             "drop the row, or move that turn into `completion`, where it is learnt",
         )
     return before + _listed(COMPLETION, said)
@@ -107,12 +107,14 @@ def _turn(column: str, item: Any, number: int) -> ChatTurn:
     speaker = first(item, "role", "from")
     role = _ROLES.get(speaker) if isinstance(speaker, str) else None
     if role is None:
-        raise wrong(f"{column}[{number}]", f"a turn is of {speaker!r}", f"name one of {', '.join(_ROLES)}")
+        raise wrong(
+            f"{column}[{number}]", f"a turn has the role {speaker!r}", f"name one of {', '.join(_ROLES)}"
+        )
     unlearnt = next((key for key in _LEARNT if item.get(key) is not None and not item[key]), None)
     if role in ("assistant", _CALLED) and unlearnt is not None:
         raise wrong(
             f"{column}[{number}].{unlearnt}",
-            "the turn is not to be learnt, and all of the assistant's are",
+            "the turn is not to be learnt, but a trace teaches all assistant turns",
             "drop the row",
         )
     text, shown = _content(f"{column}[{number}].content", first(item, "content", "value"))

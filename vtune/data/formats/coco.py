@@ -34,7 +34,7 @@ from vtune.verifiers import counting, detection, grounding
 FORMAT_RATIO = 0.1
 """Weight of the format in detection and grounding, as in the published rows of V-Triune."""
 SPACE = 1000
-PHOTOGRAPHS = "its photographs by --images"
+PHOTOGRAPHS = "its photographs with --images"
 UNCERTAIN = (
     "categories of photographs whose number there is uncertain (crowds, or objects that are fake, reflected "
     f"or under {MIN_SIDE} px a side)"
@@ -93,7 +93,7 @@ def read_annotated(path: Path, options: Options, collection: Collection) -> Iter
     """
     if options.images is None:
         raise RecipeError(
-            f"the photographs of {collection.name} lie in a folder of their own", fix="name it by --images"
+            f"the photographs of {collection.name} are in a separate folder", fix="name it with --images"
         )
     for file, name in files(path, (".json",)):
         odd: list[tuple[int, DataError]] = []

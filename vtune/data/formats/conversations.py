@@ -104,11 +104,11 @@ def _check_held(row: Row) -> None:
     _check_preferred(row)
     for column in ("videos", "video", "audios", "audio"):
         if row.get(column):
-            raise wrong(column, "a trace shows pictures alone", "drop the row")
+            raise wrong(column, "a trace can show only pictures", "drop the row")
     if has_objects(row):
         raise wrong(
             "objects",
-            "boxes stand apart from the turns",
+            "boxes are given apart from the turns",
             "write them into the turns, in the coordinates that the model reads, or drop the row",
         )
 
@@ -125,11 +125,11 @@ def _check_preferred(row: Row) -> None:
     """
     tags = (name for name in ("label", "kto_tag") if str(row.get(name)).lower() == "false")
     if tag := next(tags, None):
-        raise wrong(tag, "the reply is a rejected one (false), and every trace is learnt", "drop the row")
+        raise wrong(tag, "the reply is a rejected one (false), but every trace is learnt", "drop the row")
     if rejected := next((name for name in REJECTED if row.get(name)), None):
         raise wrong(
             rejected,
-            "the row is a pair of a chosen and a rejected reply, and a trace holds one",
+            "the row is a pair of a chosen and a rejected reply, but a trace holds only one",
             f"drop the row; or, to learn the chosen one alone, let it be the last turn and drop `{rejected}`",
         )
 
@@ -140,7 +140,9 @@ def _pictures(row: Row, turns: list[ChatTurn], base: Path) -> tuple[Picture, ...
     beside = first(row, "images", "image")
     if inside:
         if beside:
-            raise wrong("images", "pictures stand in the turns and beside them", "keep one of both")
+            raise wrong(
+                "images", "pictures are given both in the turns and beside them", "keep one of the two"
+            )
         return pictures(TURNS[0], inside, base)
     found = pictures("images", beside, base)
     if not any(IMAGE in turn.text for turn in turns if turn.role != "assistant"):
@@ -204,7 +206,7 @@ def _answered(
         raise DataError(
             f"it answers {responses(back.text)} of {len(written)} calls",
             where=where,
-            fix=f"give the answer of each call its {ANSWER_OPEN}, or drop the row",
+            fix=f"give the answer to each call its own {ANSWER_OPEN}, or drop the row",
         )
     frames = back.text.split(ANSWER_CLOSE) if len(written) > 1 else [back.text]
     made, start = [], 0

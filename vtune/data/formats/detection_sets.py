@@ -181,7 +181,7 @@ def _opened(path: Path, images: Path) -> _File:
             fix="it needs images, annotations with id, image_id, category_id and bbox, and categories",
         ) from None
     if len(pictures) < len(entries):
-        raise DataError("two pictures have one id", where=str(path), fix="download the file again")
+        raise DataError("two pictures have the same id", where=str(path), fix="download the file again")
     return _File(path, images, entries, names, {one: tuple(group) for one, group in found.items()})
 
 
@@ -205,7 +205,7 @@ FORMATS.add(
     "coco_set",
     Format(
         read_coco_set,
-        "instances_*.json of COCO as one set to be scored; its photographs beside it, or by --images",
+        "instances_*.json of COCO as one set to be scored; its photographs beside it, or given with --images",
         takes=("images", "tools"),
         own_questions=True,
         shares=lambda options: (is_annotated,),

@@ -51,7 +51,7 @@ def read_refcoco(path: Path, options: Options) -> Iterator[Found]:
     )
     if name is None or not splits:
         raise DataError(
-            "neither folder nor files say of which set and split they are",
+            "neither folder nor file names say which set and split this is",
             where=str(path),
             fix="keep the published names: RefCOCO, RefCOCOplus or RefCOCOg, and data/testA-….parquet",
         )
@@ -125,7 +125,7 @@ def _inside(box: Box, picture: Picture) -> Box:
     if not proper(part) or max(abs(a - b) for a, b in zip(box, part, strict=True)) > 1:
         raise wrong(
             "bbox",
-            f"the box {[round(side, 2) for side in box]} is not inside of {width}x{height} pixels",
+            f"the box {[round(side, 2) for side in box]} is not inside {width}x{height} pixels",
             "use the pictures as they are published: the boxes are in their pixels",
         )
     return part

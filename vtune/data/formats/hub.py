@@ -204,7 +204,7 @@ def _check_filled(column: str, row: Row, sample: Sample) -> None:
     if mark is not None and has_objects(row):
         raise wrong(
             column,
-            f"{mark} stands for what `objects` holds, and is not filled in",
+            f"{mark} is a placeholder for `objects` and was not filled in",
             "write them into the question, boxes in the coordinates that the model reads, or drop the row",
         )
 
@@ -285,8 +285,8 @@ def _check_columns(path: Path, names: ColumnMap, there: list[str], files: Sequen
     for key, word in {"source": names.source, "ability": names.ability, "verifier": names.verifier}.items():
         if isinstance(word, str) and word in there:
             raise RecipeError(
-                f"`{key}: {word}` writes the word into every row, and the data set has a column `{word}`",
-                fix=f"write `{key}: {{column: {word}}}` for what each row says, or `{{value: {word}}}`",
+                f"`{key}: {word}` writes the word into every row, but the data set has a column `{word}`",
+                fix=f"write `{key}: {{column: {word}}}` to take it from each row, or `{{value: {word}}}`",
             )
 
 
@@ -304,7 +304,7 @@ def _encoded(opened: Any) -> Iterator[Any]:
         yield from opened
     except CastError as error:
         yield DataError(
-            f"datasets stopped reading, and all that follows is missing: {error}",
+            f"datasets stopped reading, and all later rows are missing: {error}",
             fix="its files have different columns: download them, and import the folder",
         )
 

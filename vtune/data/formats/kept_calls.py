@@ -68,7 +68,8 @@ def check_kept(trace: Trajectory) -> None:
         text = message.content.replace(IMAGE, "") if message.images else message.content
         if mark := next((mark for mark in _MEDIA if mark in text), None):
             raise DataError(
-                f"message {number}, of the {message.role}, says {mark}, which trainers take for a medium",
+                f"message {number}, of the {message.role}, says {mark}, which trainers take for a picture, "
+                "video or sound",
                 where=where,
                 fix="leave it out",
             )

@@ -65,7 +65,7 @@ def _check_new(identity: str, place: Place, seen: dict[str, Place]) -> None:
     if first is not place:
         raise wrong(
             "id",
-            f"question {identity} is there already: {first.file}, row {first.row}",
+            f"question {identity} already exists: {first.file}, row {first.row}",
             "keep one version of the data set in the folder",
         )
 
@@ -79,7 +79,7 @@ def _fields(root: Path) -> Mapping[str, str]:
     file = root / META
     if not file.is_file():
         raise DataError(
-            f"there is no {file}, which says of which field a task is",
+            f"there is no {file}, which names the field of each task",
             fix=f"copy {META} of https://github.com/TIGER-AI-Lab/MEGA-Bench there",
         )
     try:
@@ -172,7 +172,7 @@ def _literal(row: Row, column: str) -> Any:
     try:
         return ast.literal_eval(value) if isinstance(value, str) and value.strip() else (value or [])
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise mistyped(column, value, "a value in Python's form") from None
+        raise mistyped(column, value, "a Python literal") from None
 
 
 def _tasks(replies: Replies) -> Any:

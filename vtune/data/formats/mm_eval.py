@@ -60,9 +60,7 @@ class Metadata:
             what = f"`{MAPPING}` has `{unknown[0]}`"
             raise DataError(what, where=str(file), fix=f"it maps {', '.join(known)}")
         if missing := [name for name in _NEEDED if not found.get(name)]:
-            raise DataError(
-                f"`{MAPPING}` has no `{missing[0]}`", where=str(file), fix="name the column it stands in"
-            )
+            raise DataError(f"`{MAPPING}` has no `{missing[0]}`", where=str(file), fix="name its column")
         columns = {name: _columns(name, found.get(name), file) for name in known}
         return cls(
             question=columns["question"][0],

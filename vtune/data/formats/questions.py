@@ -59,7 +59,7 @@ def read_visual_probe(path: Path, options: Options) -> Iterator[Found]:
         level = next((word for word in LEVELS if word in place.file.parent.name.lower()), None)
         if level is None:
             raise DataError(
-                "the folder does not say of which level the questions are",
+                "the folder name does not say which level the questions have",
                 where=str(place.file),
                 fix=f"keep the published names: VisualProbe_{', VisualProbe_'.join(map(str.title, LEVELS))}",
             )
@@ -234,7 +234,7 @@ def _judged(
         raise wrong(
             column,
             f"{found['ground_truth']!r:.40} is not one of the options",
-            "write the letter of one, or its text; or name a verifier, if options are not to be chosen from",
+            "write the letter of one, or its text; if the question is not multiple choice, name a verifier",
         )
     return found
 

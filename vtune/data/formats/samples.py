@@ -52,7 +52,7 @@ def own_sample(row: Row, place: Place, options: Options) -> Sample:
     Raises:
         DataError: Names the column and the fix; also raised for a column that our layout does not have.
     """
-    _check_names(row, SAMPLE_COLUMNS.names, "", "what else a row knows goes into `extra_info`")
+    _check_names(row, SAMPLE_COLUMNS.names, "", "other values of a row go into `extra_info`")
     judge, info = struct_of(row, "reward_model"), struct_of(row, "extra_info")
     _check_names(judge, _JUDGE, "reward_model.", "options of the verifier go into `verifier_parm`")
     for entry in Fields(row).structs("evidence"):

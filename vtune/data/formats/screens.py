@@ -56,7 +56,7 @@ def _sample(row: Row, place: Place, images: Path) -> Sample:
         )
     instruction = text_of("instruction", needed(row, "instruction")).strip()
     if not instruction:
-        raise mistyped("instruction", None, "what is to be done")
+        raise mistyped("instruction", None, "an instruction")
     box = _box(row, size)
     kept = ("application", "platform", "instruction_cn")
     return build_sample(
@@ -91,7 +91,7 @@ def _box(row: Row, size: tuple[int, int]) -> list[float]:
     if not proper((x0, y0, x1, y1)) or min(x0, y0) < 0 or x1 > size[0] or y1 > size[1]:
         raise wrong(
             "bbox",
-            f"{row['bbox']!r:.60} is not [x0, y0, x1, y1] inside of {size[0]}x{size[1]} pixels",
+            f"{row['bbox']!r:.60} is not [x0, y0, x1, y1] inside {size[0]}x{size[1]} pixels",
             "download the file again",
         )
     return [x0, y0, x1, y1]

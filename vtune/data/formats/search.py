@@ -155,9 +155,7 @@ def _meta(file: Path, options: Options) -> Iterator[Found]:
             yield Place(file, None, name), unknown
             continue
         if not annotation.is_file():
-            error = DataError(
-                f"no annotation file at {annotation}", fix="give the folder that it starts from by --images"
-            )
+            error = DataError(f"no annotation file at {annotation}", fix="give its base folder with --images")
             yield Place(file, None, name), error
             continue
         yield from _mars_file(annotation, name, inner, rule)

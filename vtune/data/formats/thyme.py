@@ -71,7 +71,7 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
             break
         _, found, code = written.partition("<code>")
         if not found or not code.endswith("</code>"):
-            raise wrong("response", "a sandbox output follows no <code>…</code>", "drop the row")
+            raise wrong("response", "a sandbox output has no <code>…</code> before it", "drop the row")
         numbers = tuple(range(shown, shown + output.count(IMAGE)))
         returned = images[shown : shown + len(numbers)]
         kept += [replace(picture, origin=f"call:{len(calls)}") for picture in returned]
@@ -121,7 +121,7 @@ def thyme_row(trace: Trajectory, index: int) -> Row:
         )
     if others := sorted({call.tool for call in trace.calls} - {PYTHON}):
         raise DataError(
-            f"Thyme's layout knows code and no call of {', '.join(others)}",
+            f"Thyme's layout holds code, but no calls of {', '.join(others)}",
             where=f"trace of {trace.sample_id!r}",
             fix="export traces whose only tool is python",
         )
@@ -148,21 +148,21 @@ def _check_framed(turns: Sequence[Message], where: str) -> None:
         framed = _OUTPUT.fullmatch(turn.content.strip()) is not None
         if {output, framed} != {turn.role == "user"} or (not framed and _OUTPUT_MARK.search(turn.content)):
             raise DataError(
-                "a turn cannot be told from the next: Thyme's layout has what a tool says, and nothing else, "
-                "in <sandbox_output>",
+                "a turn cannot be separated from the next: Thyme's layout has what a tool says, and "
+                "nothing else, in <sandbox_output>",
                 where=where,
                 fix="leave it out, or export it as `conversations`",
             )
         _, found, code = turns[number - 1].content.strip().partition("<code>") if output else ("", "", "")
         if output and not (found and code.endswith("</code>")):
             raise DataError(
-                "a <sandbox_output> follows no <code>…</code>",
+                "a <sandbox_output> has no <code>…</code> before it",
                 where=where,
                 fix="leave it out, or export it as `conversations`",
             )
     if tagged(turns[-1].content, "answer") is None:
         raise DataError(
-            "Thyme's layout ends with an <answer>",
+            "Thyme's layout must end with an <answer>",
             where=where,
             fix="leave it out, or export it as `conversations`",
         )

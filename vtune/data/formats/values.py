@@ -145,7 +145,7 @@ def pictures_asked(column: str, beside: Any, turns: Any, base: Path) -> tuple[Pi
     if inside and isinstance(beside, list) and len(beside) == len(inside):
         return pictures(column, beside, base)  # duplicates: verl copies the column's pictures into the turns
     if inside and beside:
-        raise wrong(column, "pictures stand in the turns and beside them", "keep one of both")
+        raise wrong(column, "pictures are given both in the turns and beside them", "keep one of the two")
     return pictures(column, inside or beside, base)
 
 
@@ -327,7 +327,7 @@ def _loaded(column: str, name: str, base: Path, *, empty: bool = False) -> bytes
     if name.lower().startswith(("http://", "https://")):
         raise wrong(
             column,
-            f"the picture is at an address ({name[:200]}), and none is fetched",
+            f"the picture is a URL ({name[:200]}), and URLs are not fetched",
             "download it, and name the file",
         )
     try:
@@ -341,7 +341,7 @@ def _loaded(column: str, name: str, base: Path, *, empty: bool = False) -> bytes
         raise wrong(
             column,
             f"{lacks} at {str(path)[:200]}: {error.strerror}",
-            "give the folder of the pictures by --images",
+            "give the folder of the pictures with --images",
         ) from None
 
 
@@ -360,7 +360,7 @@ def _ended(column: str, path: Path) -> Path:
         raise wrong(
             column,
             f"{path.name} may be {' or '.join(one.name for one in found)}",
-            "write the ending of the one that is meant",
+            "add the ending of the file that you mean",
         )
     return found[0] if found else path
 

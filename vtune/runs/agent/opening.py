@@ -98,7 +98,7 @@ async def open_agent(
     if recipe.rollout.feedback:
         if judges is None:
             raise RecipeError(
-                "nobody judges looks here, so the policy cannot be told what they showed",
+                "looks are not judged here, so the policy cannot be told what they showed",
                 where="rollout.feedback",
                 fix="set it to false",
             )

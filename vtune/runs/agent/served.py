@@ -100,7 +100,8 @@ def check_script(model: str, questions: Collection[str], rollouts: int, *, part:
     unknown = script.check(questions, rollouts)
     if unknown and not part:
         say(
-            f"{len(unknown)} id(s) in {script.path} are of no question and left out, the first {unknown[0]!r}"
+            f"{len(unknown)} id(s) in {script.path} match no question and are left out, the first "
+            f"{unknown[0]!r}"
         )
 
 

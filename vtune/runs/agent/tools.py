@@ -52,7 +52,7 @@ class ToolsRecipe(Open):
     @model_validator(mode="after")
     def _names_are_free(self) -> Self:
         if taken := set(self.sections()) & set(type(self).model_fields):
-            raise ValueError(f"`{min(taken)}` is a section of vtune's own: give your tool another name")
+            raise ValueError(f"`{min(taken)}` is one of vtune's own sections: give your tool another name")
         return self
 
 
@@ -89,7 +89,7 @@ def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None, prompt: S
         for name in sample.tools:
             if name not in TOOLS:
                 raise RecipeError(
-                    f"sample {sample.id!r} offers {name!r}, and there is no such tool",
+                    f"sample {sample.id!r} offers {name!r}, but there is no such tool",
                     fix=TOOLS.meant(name),
                 )
             if TOOLS[name].opened is not None and name not in run:
@@ -155,7 +155,7 @@ def check_asking(recipe: ToolsRecipe | None) -> None:
         return
     for path in recipe.web.replay:
         if not Path(path).is_file():
-            raise DataError(f"no record of the web can be read at {path}", fix="check the path")
+            raise DataError(f"cannot read a record of the web at {path}", fix="check the path")
     for _, tool, section in sections_of(recipe):
         replayed = recipe.web.replay and tool.asks_web(section, recipe.web)
         if tool.check_asking is not None and not replayed:
@@ -170,7 +170,7 @@ def check_writers(recipe: ToolsRecipe | None, *, world: int) -> None:
     """
     if recipe is not None and recipe.web.record is not None and world > 1:
         raise RecipeError(
-            f"{world} processes would write one record of the web, {recipe.web.record}",
+            f"{world} processes would write to the same record of the web, {recipe.web.record}",
             fix="set tools.web.record to null: each writes its own in the run folder",
         )
 
@@ -179,7 +179,8 @@ def _check_web(recipe: ToolsRecipe) -> None:
     """Check that a record has something to keep and can be written, and that pages can be read."""
     if not asks_web(recipe) and recipe.web.asked_for:
         raise RecipeError(
-            "no tool of this run asks the web by `pages` or `web`: there is nothing to record or to replay",
+            "no tool of this run asks the web through `pages` or `web`: there is nothing to record or to "
+            "replay",
             fix="name an agent that does, e.g. --agent search-web, or leave --record and --replay out",
         )
     if recipe.web.record is not None:

@@ -91,7 +91,7 @@ def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
         check_vllm()
     if is_served(model) and WITHHELD in exchanges:
         raise RecipeError(
-            f"`{WITHHELD}` begins the policy's turn, which an endpoint does not take",
+            f"`{WITHHELD}` begins the policy's turn, which an endpoint does not allow",
             where="--counterfactual",
             fix="leave it out, or give a folder of weights",
         )

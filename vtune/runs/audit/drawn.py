@@ -63,7 +63,7 @@ def drawn_as(settings: str, agent: str | None) -> Drawn | AgentRecipe:
         found = load_recipe(Path(settings), Drawn)
     else:
         raise RecipeError(
-            "nothing says how these trajectories were generated",
+            "it is not known how these trajectories were generated",
             where=settings,
             fix="name the agent that generated them with --agent, e.g. --agent codev",
         )
@@ -71,6 +71,6 @@ def drawn_as(settings: str, agent: str | None) -> Drawn | AgentRecipe:
         raise RecipeError(
             "the pictures of its calls were blackened already: there is nothing to exchange",
             where=settings,
-            fix="take a run with call_images: shown",
+            fix="use a run with call_images: shown",
         )
     return found

@@ -234,7 +234,7 @@ def unanswered(rows: Sequence[AuditRow], max_unaudited: float, *, kept: bool) ->
         "tool calls",
         where=Counter(row.why for row in silent).most_common(1)[0][0],
         fix="run the same command again once the judge replies"
-        + (": it asks only what has no reply" if kept else ""),
+        + (": only questions without a reply are asked" if kept else ""),
     )
 
 
@@ -242,7 +242,7 @@ def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path, wi
     drawn_in = without.by_environment
     if not rows and drawn_in and DEFAULT not in drawn_in:
         raise DataError(
-            f"no trajectory has a look: what is done in {_listed(drawn_in)} is an act",
+            f"no trajectory has a look: what the policy does in {_listed(drawn_in)} is an act",
             where=str(path),
             fix="use `vtune report` and `vtune show`, which report what the acts achieved; only tool "
             "calls in rows that name no environment can be faithful or not",

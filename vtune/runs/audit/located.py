@@ -146,7 +146,7 @@ def samples_of(audited: Audited) -> dict[str, Sample]:
             raise DataError(
                 f"two different samples have the id {sample.id!r}: cannot tell which of them was answered",
                 where=", ".join(audited.source.data),
-                fix="name the files that were rolled out, and no others",
+                fix="name only the files that the rollouts used",
             )
     if not thresholds:
         return samples

@@ -111,9 +111,9 @@ def _read(path: Path) -> dict[str, Line]:
                 one = Line(**values)
             except (ValueError, TypeError) as error:
                 raise DataError(
-                    f"not a turn that was drawn again: {error}",
+                    f"not a turn that was generated again: {error}",
                     where=f"{path}:{number}",
-                    fix="remove the line, or the file: what is missing is drawn again",
+                    fix="remove the line, or the file: what is missing is generated again",
                 ) from None
             found[one.key] = one
     return found

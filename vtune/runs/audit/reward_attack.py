@@ -209,7 +209,7 @@ async def _search(
                 if one.program not in hall or one.fitness < hall[one.program].fitness:
                     hall[one.program] = one
             now = _next(rated, population, rng, blind)
-            steps.advance({"best": rated[0].fitness, "paid and unreadable": rated[0].fooled})
+            steps.advance({"best": rated[0].fitness, "rewarded and unreadable": rated[0].fooled})
     return sorted(hall.values(), key=lambda one: -one.fitness)
 
 
@@ -290,8 +290,8 @@ def _breaches(result: dict[str, Any]) -> list[str]:
     shares = result["random"]
     found = []
     for key, most, words in (
-        ("paid_unreadable", MOST_UNREADABLE, "of random programs are paid in full and unreadable"),
-        ("honest_unpaid", MOST_UNPAID, "of honest, readable calls are unpaid"),
+        ("paid_unreadable", MOST_UNREADABLE, "of random programs get the full reward and are unreadable"),
+        ("honest_unpaid", MOST_UNPAID, "of honest, readable calls are not rewarded"),
     ):
         share = shares[key]["share"]
         if share is not None and share > most:
@@ -299,5 +299,7 @@ def _breaches(result: dict[str, Any]) -> list[str]:
     fooling = [one for one in result["search"]["best"] if one["fooled"] > (FAINT if one["honest"] else FOUND)]
     if fooling:
         most = max(one["fooled"] for one in fooling)
-        found.append(f"the search found {len(fooling)} programs, the best paid unreadable on {most:.0%}")
+        found.append(
+            f"the search found {len(fooling)} programs, the best rewarded and unreadable on {most:.0%}"
+        )
     return found

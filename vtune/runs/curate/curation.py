@@ -338,15 +338,16 @@ def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger
     for column, spec in enumerate(recipe.filters, start=1):
         if not ledger.concerned[column]:
             found.append(
-                f"`{ledger.columns[column]}` looked at no row: no row that came so far is what `rows` names"
+                f"`{ledger.columns[column]}` checked no row: none of the rows that reached it is what `rows` "
+                "names"
             )
         elif isinstance(spec, Contamination) and not any(present_benchmarks(recipe).values()):
             found.append(f"`{ledger.columns[column]}` had nothing to compare with: no benchmark is here")
         elif isinstance(spec, Contamination) and (absent := absent_by_name(spec)):
-            found.append(f"`{ledger.columns[column]}` did not look into {', '.join(absent)}: not here")
+            found.append(f"`{ledger.columns[column]}` did not check {', '.join(absent)}: not here")
     for source, count in ledger.repeated.items():
         if count:
-            found.append(f"rows of {source} dropped because their ids have come before: {count}")
+            found.append(f"rows of {source} dropped because their ids are taken: {count}")
     for source, row in table.items():
         if source == "all":
             continue

@@ -100,7 +100,7 @@ def _sift(
                 if gone.position not in twice:
                     ledger.drop(source, gone)
             for position, name in twice.items():
-                ledger.drop(source, Dropped(position, VALID, name, "its id has come before"))
+                ledger.drop(source, Dropped(position, VALID, name, "its id is taken by an earlier row"))
             ledger.repeated[source] += len(twice)
             for position, name, key in found.keys:
                 if position not in twice:

@@ -67,7 +67,7 @@ class PassRate(Selected):
     @model_validator(mode="after")
     def _engine_has_the_model(self) -> Self:
         if is_served(self.model) != (self.engine == "openai"):
-            raise ValueError("a model `openai:URL#model` goes with `engine: openai`, and no other does")
+            raise ValueError("a model `openai:URL#model` needs `engine: openai`, which takes no other model")
         return self
 
 
@@ -129,18 +129,20 @@ class DataRecipe(Strict):
             raise ValueError("every source is null")
         for name, source in self.used.items():
             if source.rename and is_taken(name):
-                raise ValueError(f"sources.{name}: metrics call a row of their own so: give it another name")
+                raise ValueError(
+                    f"sources.{name}: metrics use this name for a row of their own: give it another"
+                )
             if self.records == "traces" and source.tools is not None:
-                raise ValueError(f"sources.{name}.tools: what a trace has called cannot be changed")
+                raise ValueError(f"sources.{name}.tools: the tools that a trace calls cannot be changed")
         for section in ("caps", "repeat"):
             if unknown := set(getattr(self.mix, section)) - set(self.sources):
                 raise ValueError(f"mix.{section} names {', '.join(sorted(unknown))}, which is not a source")
         for number, spec in enumerate(self.filters):
             part = FILTERS[spec.filter]
             if part.how is None and spec.filter not in OURS["filter"]:
-                raise ValueError(f"filters.{number}: `{spec.filter}` says nothing of how it looks at rows")
+                raise ValueError(f"filters.{number}: `{spec.filter}` does not say how it looks at rows")
             if self.records not in part.looks_at:
-                raise ValueError(f"filters.{number}: `{spec.filter}` cannot look at {self.records}")
+                raise ValueError(f"filters.{number}: `{spec.filter}` does not apply to {self.records}")
         return self
 
     @property

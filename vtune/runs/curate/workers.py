@@ -60,8 +60,8 @@ def looking(workers: Workers) -> Iterator[Look]:
     except Exception as error:  # Ray has no narrower exception for a slow node
         raise ServiceError(
             f"Ray did not start: {error}",
-            fix="start a cluster with `ray start --head` where there is room, or leave --engine ray out: it "
-            "changes no byte",
+            fix="start a cluster with `ray start --head` where there is room, or leave out --engine "
+            "ray: the result is the same",
         ) from error
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
@@ -106,7 +106,7 @@ def _on_cores() -> Iterator[Look]:
             process.join()
         if isinstance(error, BrokenProcessPool):
             raise ServiceError(
-                "a process that looked at rows ended early; `dmesg` says whether memory was short",
+                "a worker process ended early; `dmesg` shows whether it ran out of memory",
                 fix="start the same command again, with fewer cores by `taskset -c 0-3`",
             ) from error
         raise

@@ -33,7 +33,7 @@ def make_coco(
         if path is not None:
             check_parquet_output(path, inputs=[instances, images], option=option)
     if traces is not None and os.path.realpath(traces) == os.path.realpath(out):
-        raise RecipeError(f"{out} cannot hold samples and traces", fix="name two files")
+        raise RecipeError(f"{out} cannot hold both samples and traces", fix="name two files")
     by_source: Counter[str] = Counter()
     passed_over: Counter[str] = Counter()
 

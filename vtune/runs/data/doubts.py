@@ -35,8 +35,8 @@ def doubts(sample: Sample, options: Options) -> Iterator[str]:
     numbers = sample.verifier == math.NAME and _FOUR_NUMBERS.fullmatch(sample.ground_truth)
     if options.verifier is None and numbers:
         yield (
-            f"four numbers as the answer, of which verifier `{math.NAME}` wants each exactly: if they are a "
-            f"box, import with --verifier {grounding.NAME} or {detection.NAME}"
+            f"four numbers as the answer, each of which verifier `{math.NAME}` compares exactly: if "
+            f"they are a box, import with --verifier {grounding.NAME} or {detection.NAME}"
         )
 
 

@@ -155,7 +155,7 @@ def passages_of(corpus: Path) -> Iterator[Passage]:
         again = ((passage.id, place.where) for place, passage in _placed(corpus))
         if (found := first_twice(again, repeated)) is not None:
             more = f" ({len(repeated)} such ids)" if len(repeated) > 1 else ""
-            say(f"warning: {found}{more}: give each passage an id of its own")
+            say(f"warning: {found}{more}: give each passage its own id")
 
 
 def _placed(corpus: Path) -> Iterator[tuple[Place, Passage]]:
@@ -225,7 +225,7 @@ def _entry(row: Mapping[str, Any], column: str, place: Place) -> Entry:
         )
     title, text = row.get("title", title), row.get("text") or ""
     if not isinstance(title, str) or not isinstance(text, str):
-        raise DataError("`title` and `text` are texts", fix="fix the row")
+        raise DataError("`title` and `text` must be texts", fix="fix the row")
     return Entry(data, title, text, place.where)
 
 

@@ -149,7 +149,7 @@ def make_run_traces(run: Path, out: Path) -> dict[str, Any]:
         raise DataError(
             "the policy saw blackened pictures, which teach nothing",
             where=str(settings),
-            fix="take a run with call_images: shown",
+            fix="use a run with call_images: shown",
         )
     check_parquet_output(out, inputs=files)
     left_out: Counter[str] = Counter()
@@ -223,7 +223,8 @@ def _section(name: str, part: ToolPart) -> Any:
     except ValidationError as error:
         keys = ", ".join(".".join(map(str, one["loc"])) for one in error.errors())
         raise RecipeError(
-            f"traces give {name} no settings, and it needs {keys}", fix="give these keys defaults in the file"
+            f"traces have no settings for {name}, which needs {keys}",
+            fix="give these keys defaults in the file",
         ) from None
 
 
@@ -293,7 +294,7 @@ async def _look(sample: Sample, data: Sequence[bytes], region: Region, toolbox: 
     if seen.status != "ok":
         raise DataError(
             f"{name} shows no {list(box)} of picture {number}: {seen.error}",
-            fix="its `look` gives arguments that it takes, for any region of a picture",
+            fix="let its `look` return arguments that it accepts, for any region of a picture",
         )
     return name, arguments, seen
 

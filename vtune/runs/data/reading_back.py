@@ -89,7 +89,7 @@ def _check_row(
     else:
         lost = f"is read as {type(back).__name__}"
     if lost:
-        error = DataError(f"what `{name}` writes does not come back: {lost}", fix=LOSSLESS)
+        error = DataError(f"what `{name}` writes is not read back unchanged: {lost}", fix=LOSSLESS)
         raise at_row(path, number, error)
 
 

@@ -37,7 +37,7 @@ def first_twice(rows: Iterable[tuple[str, str]], repeated: Set[int]) -> str | No
     for identity, where in rows:
         if _digest(identity) in repeated:
             if identity in seen:
-                return f"id {identity!r} stands twice, in {seen[identity]} and in {where}"
+                return f"id {identity!r} appears twice, in {seen[identity]} and in {where}"
             seen[identity] = where
     return None
 

@@ -218,7 +218,7 @@ def check_sample(sample: Sample, pictures: Opening, place: str, places: dict[str
     check_unanswered(sample)
     asked = (turn.content.replace(IMAGE, "").strip() for turn in sample.prompt if turn.role == "user")
     if not any(asked) and not sample.environment:
-        raise DataError("the question is empty", fix="drop the row, or see which column holds the question")
+        raise DataError("the question is empty", fix="drop the row, or check which column holds the question")
     check_source(sample.source)
     if unknown := [name for name in sample.tools if name not in TOOLS]:
         raise DataError(

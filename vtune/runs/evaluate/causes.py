@@ -106,14 +106,14 @@ def with_command(ours: Finished, theirs: EvalSuite, name: str, cause: Cause) -> 
         return cause
     sets = _settings(ours.suite, theirs, name)
     if not sets:
-        return replace(cause, why=cause.why or "no setting of the suite says it")
+        return replace(cause, why=cause.why or "no setting of the suite determines it")
     limit = ours.results.get("limit")
     words = ["vtune", "eval", "--suite", str(ours.folder / "suite.yaml")]
     words += ["--model", str(ours.results["model"]), "--out", f"{ours.folder}-{name}"]
     words += [] if limit is None else ["--limit", str(limit)]
     words += ["--vllm"] if ours.results.get("engine") == "vllm" else []
     words += [word for one in sets for word in ("--set", one)]
-    why = cause.why or "only new replies tell"
+    why = cause.why or "only new replies can show it"
     return replace(cause, command=shlex.join(words), why=why)
 
 

@@ -38,7 +38,7 @@ RULES = (
 PATHS = ("data", "data_from", "reward.judge.api_key_env")
 """Keys that say where things are, not what they are; data are compared by content."""
 
-LEFT_OUT = "; the interval, an approximation, leaves out 0, but the test decides"
+LEFT_OUT = "; the interval, an approximation, excludes 0, but the test decides"
 
 LISTED = 20
 """Maximum number of ids listed per evaluation for questions that only it has."""

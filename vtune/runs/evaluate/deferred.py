@@ -35,7 +35,7 @@ def check_deferred(suite: EvalSuite, *, looks: int) -> None:
     """
     if suite.reward.asks_in_batches and suite.rollout.feedback and looks:
         raise RecipeError(
-            "`reward.judge.batch`: rollout.feedback tells the policy at once what its judge says of a look",
+            "`reward.judge.batch`: rollout.feedback needs the judge's verdict on a look at once",
             where=f"{looks} questions whose looks a model judges",
             fix="set reward.judge.batch=false, or rollout.feedback=false",
         )
@@ -69,7 +69,7 @@ async def judge_deferred(
     waiting = frozenset(scorer.silent)
     if suite.reward.judge is None or not (waiting or looks):
         return
-    say(f"{suite.reward.judge.model} is asked in batches, which may take a day; --resume goes on with them")
+    say(f"{suite.reward.judge.model} is asked in batches, which may take a day; --resume continues with them")
     await scorer.ask_in_batches(
         partial(_ask_all, suite, files, samples, scorer, waiting, looks=looks),
         state=out / BATCH,

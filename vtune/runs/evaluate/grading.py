@@ -211,7 +211,7 @@ def as_shown(sample: Sample, trajectory: Trajectory) -> Sample:
     size = trajectory.images[0].seen if trajectory.images else None
     if size is None:
         raise DataError(
-            "replies are in pixels of the picture as it was shown, and its size was not kept",
+            "replies are in pixels of the picture as it was shown, but its size was not kept",
             where=f"trajectory of sample {sample.id!r}, rollout {trajectory.rollout}",
             fix="evaluate again",
         )

@@ -160,7 +160,8 @@ def check_failed(result: Mapping[str, Any]) -> None:
         count = len(failed) + len(result["evaluations"])
         raise RunFailed(
             "\n".join([f"{len(failed)} of {count} suites failed:", *_listed(failed)]),
-            fix="fix what each one says, then continue with --resume: what is finished is not drawn again",
+            fix="fix what each one says, then continue with --resume: what is finished is not "
+            "generated again",
         )
 
 
@@ -207,7 +208,7 @@ def _check_each(suites: Mapping[str, EvalSuite], check: Callable[[str, EvalSuite
     kind = ServiceError if all(isinstance(error, ServiceError) for error in wrong.values()) else RecipeError
     rows = _listed({name: str(error) for name, error in wrong.items()})
     raise kind(
-        "\n".join([f"{len(wrong)} of {len(suites)} suites cannot be evaluated, and none was begun:", *rows]),
+        "\n".join([f"{len(wrong)} of {len(suites)} suites cannot be evaluated, so none was started:", *rows]),
         fix="fix that, or leave them out of --suite",
     )
 
@@ -271,7 +272,7 @@ def _average(group: Group, scores: dict[str, float | None], absent: Sequence[str
 def _why(group: Group, scores: dict[str, float | None], absent: Sequence[str]) -> str | None:
     """Why there is no average; None if there is one."""
     if group.average is None:
-        return "the paper prints none"
+        return "the paper gives none"
     if absent:
         return f"missing: {', '.join(absent)}"
     unscored = [name for name, score in scores.items() if score is None]

@@ -67,7 +67,8 @@ def asked_before(out: Path) -> Asked:
             return Asked(record["model"], record.get("limit"), kind, suite_file(out))
     raise RecipeError(
         f"{out} holds no evaluation of one suite",
-        fix="give --suite and --model, or --out with its folder; of several suites, give their command again",
+        fix="give --suite and --model, or --out with its folder; for several suites, repeat the original "
+        "command",
     )
 
 
@@ -176,8 +177,8 @@ def _corrected(before: Mapping[str, Any]) -> dict[str, str]:
 
 def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path, *, finished: bool = False) -> None:
     again = (
-        f"; what {out} has drawn is scored by other files if you evaluate --model scripted:NEW/replies.jsonl "
-        f"after `vtune export {out} NEW --as scripted`"
+        f"; to score the rollouts of {out} with other files, evaluate --model "
+        f"scripted:NEW/replies.jsonl after `vtune export {out} NEW --as scripted`"
     )
     check_uses(before.get("uses", {}), out, instead=again if finished else "")
     before = before | {"suite": suite_as_today(before["suite"], now["suite"])}
@@ -202,7 +203,7 @@ def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def _as_it_began(before: Mapping[str, Any], now: Mapping[str, Any], out: Path, changed: list[str]) -> str:
     """How to continue the evaluation in a folder, which stores its command's settings but not its files."""
     if any(key.startswith(CONTENT) for key in changed):
-        return "put the index back that it began with"
+        return "restore the index that it began with"
     data, other = before["data"], now["data"]
     script = before["model"] == now["model"] and before.get("script") != now.get("script")
     if script or any(data[name] != other[name] for name in data.keys() & other.keys()):
@@ -238,9 +239,7 @@ def check_new(out: Path) -> None:
         RecipeError: If it does.
     """
     if (out / "results.json").exists():
-        raise RecipeError(
-            f"{out} holds results already", fix="choose another --out; --resume gives them back"
-        )
+        raise RecipeError(f"{out} holds results already", fix="choose another --out; --resume shows them")
     if (out / STARTED).exists():
         raise RecipeError(
             f"{out} holds an unfinished evaluation",

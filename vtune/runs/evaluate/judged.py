@@ -103,7 +103,10 @@ def check_grader_answers(rule: Rule, grader: Grader | None, protocol: str) -> No
 
         check_answers(grader, "grader")
     else:
-        say(f"`grader` is not asked: protocol `{protocol}` has no model read the answers to these questions")
+        say(
+            f"`grader` is not asked: protocol `{protocol}` needs no model to read the answers to these "
+            "questions"
+        )
 
 
 def ungraded(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def check_benchmark(suite: EvalSuite, name: str, file: Path) -> None:
     here = suite.published.name
     if here is None:
         raise RecipeError(
-            f"{name} is a number of suite `{wanted}`, and this suite does not say which benchmark it has",
+            f"{name} is a number of suite `{wanted}`, but this suite does not say which benchmark it has",
             where=str(file),
             fix=f"if it has the data of `{wanted}`, as a copy of that suite does, write "
             f"`name: {wanted}` below its `published`",
@@ -102,7 +102,7 @@ def check_benchmark(suite: EvalSuite, name: str, file: Path) -> None:
     if here != wanted:
         others = [row for row, (_, other, _) in published_rows().items() if other == here]
         raise RecipeError(
-            f"{name} is a number of suite `{wanted}`, and this is `{here}`",
+            f"{name} is a number of suite `{wanted}`, but this is `{here}`",
             where=str(file),
             fix=f"name a number of `{here}`, e.g. {PUBLISHED}{others[0]}"
             if others

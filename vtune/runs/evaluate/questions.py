@@ -53,10 +53,12 @@ class Choices(Strict):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if (self.template is None) != (self.letter_rule is None):
-            raise ValueError("`template` and `letter_rule` are given both, or left to the protocol")
+            raise ValueError(
+                "`template` and `letter_rule` must both be given, or both be left to the protocol"
+            )
         for place in ("{question}", "{options}"):
             if self.template is not None and self.template.count(place) != 1:
-                raise ValueError(f"the template holds {place} once")
+                raise ValueError(f"the template must hold {place} once")
         return self
 
 
@@ -99,7 +101,9 @@ class Source(Strict):
             raise ValueError(wrong_kind(self.protocol, self.kind).what)
         template = None if self.choices is None else self.choices.template
         if rule.ask is not None and template is not None:
-            raise ValueError(f"protocol `{self.protocol}` says itself how multiple choice is put and read")
+            raise ValueError(
+                f"protocol `{self.protocol}` itself defines how multiple choice is asked and read"
+            )
         if rule.ask is None and self.choices is not None and template is None:
             raise ValueError("`choices` needs a `template` and a `letter_rule`: the protocol has none")
         return self

@@ -126,7 +126,7 @@ def import_scores(folder: Path, file: Path) -> dict[str, Any]:
     if missing := sorted(wanted - scores.keys()):
         named = ", ".join(missing[:NAMED])
         raise DataError(
-            f"{len(missing)} of {len(wanted)} questions that wait have no score: {named}",
+            f"{len(missing)} of {len(wanted)} waiting questions have no score: {named}",
             where=str(file),
             fix="give the scorer the file of `vtune scores export` as it is",
         )
@@ -260,7 +260,7 @@ def _read(scorer: OfficialScorer, file: Path) -> tuple[Mapping[str, float | None
         raise DataError(
             f"the score of {odd[0]!r:.60} is not in [0, 1]",
             where=str(file),
-            fix="look at what the scorer says of it",
+            fix="check what the scorer reports for it",
         )
     within = {name: None if score is None else min(max(score, 0.0), 1.0) for name, score in scores.items()}
     return within, replies

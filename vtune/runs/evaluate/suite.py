@@ -134,8 +134,9 @@ class EvalSuite(Source, AgentRecipe, Judged):
         # Without a kind it is not an established benchmark, so its scores need not be comparable.
         if self.kind is not None and "choices" not in self.model_fields_set:
             raise ValueError(
-                f"questions of `kind: {self.kind}` may have options: write `choices: {{order: official}}`, "
-                "or `choices: null` where they have none, or are put as the data put them"
+                f"questions of `kind: {self.kind}` may have options: write `choices: {{order: "
+                f"official}}`, or `choices: null` where they have none, or are asked as the data word "
+                "them"
             )
         return self
 
@@ -250,7 +251,7 @@ def _check_revision(suite: EvalSuite) -> None:
         commits = found.get(name, [])
         if not all(commit.startswith(wanted) for commit in commits):
             raise DataError(
-                f"it is at revision {' and '.join(commits)}, and the suite wants {wanted}",
+                f"it is at revision {' and '.join(commits)}, but the suite wants {wanted}",
                 where=name,
                 fix=f"download it with --revision {wanted}; --set published.revision=null accepts any",
             )
@@ -274,7 +275,7 @@ def check_complete(suite: EvalSuite, found: int) -> None:
     if rows is None or found >= rows or summed or FORMATS[plain_name(suite.format)].leaves_out:
         return
     raise DataError(
-        f"there are {found} questions, and {rows} as published",
+        f"there are {found} questions, but {rows} as published",
         where=", ".join(suite.data),
         fix=f"{suite.data_from}; --set published.rows=null accepts them as they are, --limit takes a part",
     )

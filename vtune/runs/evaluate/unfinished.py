@@ -31,7 +31,7 @@ class Unfinished:
         """What to do about it."""
         if self.running:
             return "wait for the process that is working there"
-        return f"{RESUME}, which draws again what failed" if self.failed else RESUME
+        return f"{RESUME}, which generates again what failed" if self.failed else RESUME
 
 
 def unfinished(folder: Path) -> Unfinished | None:
@@ -66,11 +66,11 @@ def not_finished(found: Unfinished) -> str:
     """How far it has got, in words."""
     failed = f", {found.failed} of them failed" if found.failed else ""
     if found.total is None:
-        far = f": {found.drawn} rollouts are drawn{failed}" if found.drawn else ""
+        far = f": {found.drawn} rollouts are generated{failed}" if found.drawn else ""
     elif found.drawn == found.total:
-        far = f": all {found.total} rollouts are drawn{failed}, and its results are not written"
+        far = f": all {found.total} rollouts are generated{failed}, but its results are not written"
     else:
-        far = f": {found.drawn} of {found.total} rollouts are drawn{failed}"
+        far = f": {found.drawn} of {found.total} rollouts are generated{failed}"
     return f"the evaluation is not finished{far}"
 
 

@@ -47,15 +47,16 @@ def not_judged(
     if unreadable:
         least = enough(len(left), total)
         fix = (
-            f"continue with another `{model}` (model, or `max_tokens` where it was cut) and --resume, which "
-            "is asked about all replies (the same one about these alone, and it may say the same again); "
-            f"or without a {what} for them, with --set reward.max_unscored={least:g} --resume"
+            f"continue with --resume and another `{model}` (model, or `max_tokens` where it was cut), "
+            "which is asked about all replies (the same one is asked about these alone, and may say "
+            f"the same again); or accept them without a {what}: --set reward.max_unscored={least:g} "
+            "--resume"
         )
     return RunFailed(
         f"{len(left)} of {total} replies have no {what}: {', '.join(names[:NAMED])}{more} ({path} has all)",
         where=why,
-        fix=f"{fix}: no rollout is drawn again, and what the present `{model}` has said of the other replies "
-        f"is kept{_stays(folder)}",
+        fix=f"{fix}: no rollout is generated again, and what the present `{model}` has said of the "
+        f"other replies is kept{_stays(folder)}",
     )
 
 

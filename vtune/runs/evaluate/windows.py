@@ -96,7 +96,7 @@ def kept_file(path: Path) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        fix = f"remove {path}: --resume draws again what it held, and nothing else"
+        fix = f"remove {path}: --resume generates again only what it held"
         raise DataError(error.what, where=error.where, fix=fix) from None
 
 

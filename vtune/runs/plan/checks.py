@@ -67,9 +67,7 @@ def read_recipe(name: str, overrides: Sequence[str] = ()) -> RLRecipe | SFTRecip
     if not path.is_file():
         found = find_shipped(name)
         if found.kind not in ("rl", "sft"):
-            raise RecipeError(
-                f"{name} is not a recipe that trains", fix="`vtune recipes list` shows what ships"
-            )
+            raise RecipeError(f"{name} is not a training recipe", fix="`vtune recipes list` shows what ships")
         path = found.path
     draws = "rollout" in recipe_keys(path)
     kind: type[RLRecipe] | type[SFTRecipe] = RLRecipe if draws else SFTRecipe
@@ -203,7 +201,10 @@ def _suites(values: Mapping[str, Any]) -> Iterator[Check]:
             yield Check(f"pixels, {name}", "ok", f"max_pixels {limit}, as in the suite")
         else:
             text = f"max_pixels {limit} in the recipe, {suite} in the suite"
-            fix = f"train as it scores, or give {name} under `eval` settings: {{images.max_pixels: {limit}}}"
+            fix = (
+                f"use the same value in both, or give {name} under `eval` settings: {{images.max_pixels: "
+                f"{limit}}}"
+            )
             yield Check(f"pixels, {name}", "warn", text, fix)
 
 
@@ -271,7 +272,7 @@ def _search_service(title: str, url: str, variable: str | None, kind: str) -> Ch
     # A path that does not exist: with a token set, clients without one are not even told that.
     _, why = ask(f"{url}/none", os.environ.get(variable) if variable else None)
     if why == "status 401":
-        return Check(title, "fail", f"{url} wants a token", "token_env names the variable that holds it")
+        return Check(title, "fail", f"{url} needs a token", "set token_env to the variable that holds it")
     return Check(title, "ok", f"{url}: {count} {kind}")
 
 
@@ -292,10 +293,10 @@ def _rewards(service: Mapping[str, Any], judge: Mapping[str, Any] | None) -> Ite
         _, why = ask(f"{url}/metrics", token)
         own = _own_judge(text)
         if why:
-            fix = "reward.service.token_env names the variable that holds its token"
+            fix = "reward.service.set reward.service.token_env to the variable that holds its token"
             yield Check("reward service", "fail", f"{url}: {why}", fix)
         elif wanted is not None and own != wanted:
-            fix = "start it with --recipe of this recipe"
+            fix = "start it with this recipe as --recipe"
             yield Check("reward service", "fail", f"{url} has the judge {own or 'none'}, not {wanted}", fix)
         else:
             yield Check("reward service", "ok", url)
@@ -316,7 +317,11 @@ def _judge(judge: Mapping[str, Any]) -> Check:
         return Check("judge", "fail", f"{variable} is not set", f"export {variable}=... with the judge's key")
     text, why = ask(f"{url.rstrip('/')}/models", key, proxied=True)
     if why in KEYS:
-        fix = f"check the key in {variable}" if variable else "reward.judge.api_key_env names the variable"
+        fix = (
+            f"check the key in {variable}"
+            if variable
+            else "set reward.judge.api_key_env to the variable that holds its key"
+        )
         return Check("judge", "fail", f"{url}: {why}", fix)
     if why and why not in UNLISTED:
         port = re.search(r":(\d+)(?:/|$)", url)

@@ -212,13 +212,13 @@ def vllm_notes(
         share: float = values["rollout"]["gpu_memory"]
         needed = sum(vllm_needs(values, shape).values()) / GB
         given = f"rollout.gpu_memory {share:g} gives vLLM {share * machine.memory_gb:.1f} GB"
-        return [f"{given}, and it needs {needed:.1f} GB to start"]
+        return [f"{given}, but it needs {needed:.1f} GB to start"]
     fit = int(phases["rollout"]["KV cache"] * GB / _cached(values, shape))
     rows = rows_of(values, machine) * sharing(values)
     more = "" if fit >= rows else " (more if they are shorter)"
     longest = longest_of(values)
     room = f"{fit} conversation{'s' if fit > 1 else ''} of {longest} tokens{more}"
-    return [f"KV cache: room for {room}; {rows} are asked for at once"]
+    return [f"KV cache: room for {room}; {rows} are requested at once"]
 
 
 def cache_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:

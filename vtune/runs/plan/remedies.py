@@ -59,7 +59,7 @@ class Remedy:
 def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
     """Possible changes, the cheapest first."""
     update, longest = values["update"], longest_of(values)
-    yield Remedy({"update.activation_checkpointing": True}, "layers run again instead of being kept")
+    yield Remedy({"update.activation_checkpointing": True}, "activations are recomputed instead of kept")
     if update["micro_tokens"] > longest:
         yield Remedy({"update.micro_tokens": longest}, "one conversation of full length at a time")
     if machine.gpus > 1:
@@ -79,7 +79,7 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
     # Where GPUs can share a vLLM, this is slower than everything before it.
     yield from [] if shared else drawing
     offloaded = _with(update["offload"], "optimizer")
-    yield Remedy({"update.offload": offloaded}, "the optimizer lies in the host's memory, and is slower")
+    yield Remedy({"update.offload": offloaded}, "the optimizer is in host memory, and slower")
     yield from drawing if shared else []
     if update["lora"] is None:
         lora = {"rank": 32, "alpha": 64.0, "targets": [*FAMILIES[shape.family].lora_targets]}
@@ -150,9 +150,7 @@ def _drawing_remedies(values: Mapping[str, Any], shape: Shape, machine: Machine)
         if machine.kind == "gpu":
             share = max(rollout["gpu_memory"], _least_share(values, shape, machine))
             sets = {"rollout.engine": "vllm", SHARE: share}
-            yield Remedy(
-                sets, "its KV cache takes the room that there is, not what every conversation may need"
-            )
+            yield Remedy(sets, "its KV cache takes the room available, not what every conversation may need")
         for size in _halves(rollout["max_batch"], 1):
             yield Remedy({"rollout.max_batch": size}, "fewer conversations are generated at a time")
 

@@ -33,7 +33,7 @@ LEFT_OUT = "checkpoints, evaluations, traffic between GPUs and machines, the opt
 """What makes a step slower but is not included in its seconds."""
 TIMES = ("seconds", "tokens per second", "hours")
 """Prefixes of a step's keys that say how long it takes."""
-DRAWING_LEFT_OUT = "tools, judges, waiting for the slowest conversation, weights on their way to vLLM"
+DRAWING_LEFT_OUT = "tools, judges, waiting for the slowest conversation, weight transfer to vLLM"
 """The same for rollouts."""
 
 
@@ -77,7 +77,7 @@ def step_of(
     # If generated ahead on other GPUs, a step is ready when the previous one has been trained.
     total = (max if elsewhere and values["rollout"].get("staleness") else sum)(seconds.values())
     if elsewhere:
-        assumed["servers"] = f"as fast as {machine.gpus} such GPUs, each with a vLLM of its own"
+        assumed["servers"] = f"as fast as {machine.gpus} such GPUs, each with its own vLLM"
     step = {
         "conversations": conversations,
         "tokens": conversations * tokens,

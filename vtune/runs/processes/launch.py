@@ -338,7 +338,7 @@ def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
     if hostfile is None:
         return gpus
     if gpus is None:
-        raise RecipeError("--hostfile without --gpus", fix="say with --gpus how many each machine gives")
+        raise RecipeError("--hostfile without --gpus", fix="say with --gpus how many to use on each machine")
     included(hostfile, gpus)
     return gpus * len(machines_of(hostfile))
 

@@ -85,7 +85,7 @@ def machines_of(hostfile: Path) -> dict[str, int]:
             what = f"{name} a second time" if name in found else f"{line.strip()!r}, not a name and its GPUs"
             raise RecipeError(f"{hostfile}, line {number} has {what}", fix=SLOTS)
         if not NAME.fullmatch(name):
-            what = f"{name!r}, which pdsh does not take for one machine"
+            what = f"{name!r}, which pdsh does not read as one machine"
             raise RecipeError(f"{hostfile}, line {number} has {what}", fix=ALIAS)
         found[name] = int(slots)
     if not found:
@@ -105,7 +105,7 @@ def included(hostfile: Path, processes: int) -> str:
     for name, slots in machines_of(hostfile).items():
         if missing := [number for number in wanted if number >= slots]:
             raise RecipeError(
-                f"GPU {missing[0]} is wanted on every machine, and {hostfile} gives {slots} of {name}: "
+                f"GPU {missing[0]} is wanted on every machine, but {hostfile} gives {slots} of {name}: "
                 f"0 to {slots - 1}",
                 fix="lower --gpus, or raise slots; CUDA_VISIBLE_DEVICES, where set, says which are taken",
             )
@@ -120,12 +120,12 @@ def _visible(processes: int) -> list[int]:
     names = [name.strip() for name in said.split(",")]
     if not all(name.isdecimal() for name in names):
         raise RecipeError(
-            f"CUDA_VISIBLE_DEVICES is {said}, and other machines know their GPUs by numbers alone",
+            f"CUDA_VISIBLE_DEVICES is {said}, but GPUs of other machines are known by number only",
             fix="give numbers, e.g. CUDA_VISIBLE_DEVICES=4,5,6,7",
         )
     if len(names) < processes:
         raise RecipeError(
-            f"--gpus {processes}, and CUDA_VISIBLE_DEVICES names {len(names)}: {said}",
+            f"--gpus {processes}, but CUDA_VISIBLE_DEVICES names {len(names)}: {said}",
             fix="ask for fewer, or name more",
         )
     return [int(name) for name in names[:processes]]
@@ -162,7 +162,7 @@ def places(runs: int, processes: int) -> list[dict[str, str]]:
         return [{"OMP_NUM_THREADS": str(threads)} for _ in range(runs)]
     if runs * processes > there:
         most = f"--jobs {there // processes}" if processes <= there else f"--jobs 1 --gpus {there}"
-        raise RecipeError(f"--jobs {runs} with {processes} GPUs each, and this machine has {there}", fix=most)
+        raise RecipeError(f"--jobs {runs} with {processes} GPUs each, but this machine has {there}", fix=most)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = visible.split(",") if visible else [*map(str, range(there))]
     starts = range(0, runs * processes, processes)

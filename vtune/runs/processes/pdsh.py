@@ -160,9 +160,8 @@ def _first_address(machine: str, said: Path, process: "subprocess.Popen[bytes]")
         return found
     if process.returncode == 0:
         raise RecipeError(
-            f"{machine}, a machine of the hostfile, names no address of its own: "
-            f"`hostname -I` there ends in {last!r}",
-            fix="let what its shell reads at the start print nothing, and `hostname -I` there an address",
+            f"{machine}, a machine of the hostfile, reports no address: `hostname -I` there ends in {last!r}",
+            fix="let its shell start-up files print nothing; `hostname -I` there must print an address",
         )
     why = _last_line(said.with_suffix(".err"))
     raise _unreached(machine, why or f"it ended with status {process.returncode}")
@@ -170,8 +169,8 @@ def _first_address(machine: str, said: Path, process: "subprocess.Popen[bytes]")
 
 def _unreached(machine: str, why: str) -> RecipeError:
     return RecipeError(
-        f"ssh does not get to {machine}, a machine of the hostfile: {why}",
-        fix=f"try `ssh -o BatchMode=yes {machine} hostname -I`; it needs a key of yours on every machine",
+        f"ssh cannot reach {machine}, a machine of the hostfile: {why}",
+        fix=f"try `ssh -o BatchMode=yes {machine} hostname -I`; it needs your key on every machine",
     )
 
 

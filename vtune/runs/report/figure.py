@@ -28,13 +28,15 @@ def write_figure(paths: Sequence[Path], out: Path) -> dict[str, Any]:
     """
     kind = out.suffix.removeprefix(".").lower()
     if kind not in KINDS:
-        raise RecipeError(f"{out} is not a picture by its ending", fix=f"end it in .{', .'.join(KINDS)}")
+        raise RecipeError(
+            f"{out} does not have the ending of a picture", fix=f"end it in .{', .'.join(KINDS)}"
+        )
     path, *others = paths
     if not path.is_dir():
         raise DataError(f"there is no folder {path}", fix="give one that `vtune rl --sweep` wrote")
     if others or not is_sweep(path):
         raise RecipeError(
-            "a figure is of one sweep",
+            "a figure shows one sweep",
             fix="give a folder that `vtune rl --sweep` wrote; `vtune view` draws the curves of runs",
         )
     check_file_output(out, option="--figure")
@@ -43,7 +45,7 @@ def write_figure(paths: Sequence[Path], out: Path) -> dict[str, Any]:
     if not curves and not any(effects(table)):
         raise DataError(
             f"nothing in {path} can be drawn: no run is finished yet",
-            fix="`vtune rl --sweep … --resume` goes on with it",
+            fix="`vtune rl --sweep … --resume` continues it",
         )
     content = draw_sweep(table, curves, kind)
     write_atomically(out, content, option="--figure")

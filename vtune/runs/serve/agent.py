@@ -221,7 +221,8 @@ class AgentService:
         prompt, most = len(failed.token_ids), self._settings.rollout.max_tokens
         if prompt >= most and not any(failed.loss_mask):
             raise TooLong(
-                f"the conversation has {prompt} tokens, and this agent has room for {most} with its reply",
+                f"the conversation has {prompt} tokens, but this agent has room for {most}, "
+                "including its reply",
                 fix="send fewer or shorter turns, or fewer or smaller pictures; whoever runs the agent can "
                 "raise rollout.max_tokens",
             )

@@ -72,10 +72,10 @@ def read_request(request: Any) -> Asked:
         value = request.get(key)
         if value is not None and value not in neutral:
             raise DataError(
-                f"`{key}` is {json.dumps(value)[:80]}, which an agent does not do", fix="leave it out"
+                f"`{key}` is {json.dumps(value)[:80]}, which an agent does not support", fix="leave it out"
             )
     if not isinstance(turns, list) or not turns:
-        raise DataError("`messages` is not a list with a turn", fix="send the user's question")
+        raise DataError("`messages` is not a list with at least one turn", fix="send the user's question")
     images: list[bytes] = []
     messages = tuple(_turn(turn, f"messages[{number}]", images) for number, turn in enumerate(turns))
     if messages[-1].role != "user":
@@ -116,7 +116,7 @@ def _turn(turn: Any, place: str, images: list[bytes]) -> Message:
 def _plain(text: str, where: str) -> str:
     if IMAGE in text:
         raise DataError(
-            f"the text spells {IMAGE}, which stands for a picture here",
+            f"the text contains {IMAGE}, which stands for a picture here",
             where=where,
             fix="send pictures as `image_url` parts, where they belong in the text",
         )

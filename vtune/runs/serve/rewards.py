@@ -78,7 +78,7 @@ def check_token(host: str, token: str | None) -> None:
         )
     if token is not None and not re.fullmatch(f"[!-~]{{{SHORTEST_TOKEN},}}", token):
         raise RecipeError(
-            f"a token has at least {SHORTEST_TOKEN} printable ASCII characters, and no space",
+            f"a token must have at least {SHORTEST_TOKEN} printable ASCII characters and no space",
             fix="make one: python -c 'import secrets; print(secrets.token_urlsafe())'",
         )
 

@@ -105,12 +105,12 @@ class SearchService:
             raise RecipeError("nothing to serve", fix="give an index, or --pictures DIR, or both")
         if encoders.passages is not None and passages is None:
             raise RecipeError(
-                "--encoder belongs to an index of passages",
-                fix="name the index, too; of pictures, give --picture-encoder",
+                "--encoder is for an index of passages",
+                fix="name the index, too; for pictures, give --picture-encoder",
             )
         if pictures is None and (min_score is not None or encoders.pictures is not None):
             raise RecipeError(
-                "--min-score and --picture-encoder belong to an index of pictures",
+                "--min-score and --picture-encoder are for an index of pictures",
                 fix="give --pictures DIR, too",
             )
         least = MIN_SCORE if min_score is None else min_score
@@ -122,7 +122,7 @@ class SearchService:
             image = encoders.of(encoders.pictures, read_manifest(pictures, "pictures"))
             self._pictures = PictureIndex(pictures, min_score=least, encoder=image)
         if encoders.device is not None and text is None and image is None:
-            raise RecipeError("no model embeds anything here", fix="leave --device out")
+            raise RecipeError("no index here uses a model", fix="leave --device out")
         self._room = asyncio.Semaphore(threads)
 
     def health(self) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class SearchService:
         try:
             picture = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
-            fix = "send the file's bytes in base64; of a data URL, what stands behind the comma"
+            fix = "send the file's bytes in base64; of a data URL, only what follows the comma"
             raise DataError("`picture` is not base64", fix=fix) from None
         async with self._room:
             found = await self._pictures.search(picture, top_k)
@@ -245,7 +245,7 @@ def _field(asked: Any, name: str) -> str:
     value = asked.get(name) if isinstance(asked, dict) else None
     fix = 'send {"query": "…", "top_k": 3} or {"picture": "…", "top_k": 5}'
     if not isinstance(value, str):
-        raise DataError(f"`{name}` is a text", fix=fix)
+        raise DataError(f"`{name}` must be a text", fix=fix)
     if not value.strip():
         raise DataError(f"`{name}` is empty", fix=fix)
     if value != encodable(value):
@@ -263,11 +263,11 @@ def _batch(asked: Any) -> tuple[list[str], int, bool]:
     top_k = DEFAULT_TOP_K if top_k is None else top_k
     fix = 'send {"queries": ["…"], "topk": 3, "return_scores": true}'
     if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
-        raise DataError("`queries` is a list of texts", fix=fix)
+        raise DataError("`queries` must be a list of texts", fix=fix)
     if type(top_k) is not int or not 1 <= top_k <= TOP_K:
-        raise DataError(f"`topk` is a whole number from 1 to {TOP_K}", fix=fix)
+        raise DataError(f"`topk` must be a whole number from 1 to {TOP_K}", fix=fix)
     if not isinstance(scores, bool | None):
-        raise DataError("`return_scores` is true or false", fix=fix)
+        raise DataError("`return_scores` must be true or false", fix=fix)
     return queries, top_k, bool(scores)
 
 

@@ -99,14 +99,14 @@ class Sweep(Strict):
             name = row.name
             if not _NAME.fullmatch(name) or name in _OWN:
                 raise ValueError(
-                    f"variant {name!r} is not a name of a folder here: letters, digits and . + - _, "
+                    f"variant {name!r} is not a valid folder name here: letters, digits and . + - _, "
                     f"but none of {', '.join(_OWN)}"
                 )
         for name, settings in self.variants.items():
             if name in self.untrained:
-                raise ValueError(f"`{name}` is a variant, and stands in `untrained`, too")
+                raise ValueError(f"`{name}` is a variant, and is also in `untrained`")
             if "seed" in settings:
-                raise ValueError(f"variant `{name}` sets `seed`; the seeds are those of `seeds`")
+                raise ValueError(f"variant `{name}` sets `seed`, but the sweep's `seeds` are used")
         for pair in self.differences:
             for name in pair:
                 if name not in self.variants and name not in self.untrained:
@@ -139,7 +139,7 @@ class Sweep(Strict):
         for mark in sorted(marks(filled) - {*known}):
             # Prompts contain braces, too: only names close to a known placeholder count as typos.
             if meant := get_close_matches(mark, known, 1, 0.75):
-                raise ValueError(f"`{{{mark}}}` is nothing that is filled in; did you mean `{{{meant[0]}}}`?")
+                raise ValueError(f"`{{{mark}}}` is not a placeholder; did you mean `{{{meant[0]}}}`?")
         for number in self.spread:
             if number not in HELD_OUT:
                 raise ValueError(f"`spread` has {number!r}, which is not one of {', '.join(HELD_OUT)}")
@@ -169,7 +169,7 @@ class Sweep(Strict):
         for name in names:
             if not _NAME.fullmatch(name):
                 raise ValueError(
-                    f"`held_out`: {name!r} is not a name of a folder: letters, digits and . + - _"
+                    f"`held_out`: {name!r} is not a valid folder name: letters, digits and . + - _"
                 )
             if names.count(name) > 1:
                 raise ValueError(f"`held_out` has `{name}` twice: give one another `name`")
@@ -327,14 +327,14 @@ def _check_overrides(sweep: Sweep, overrides: Sequence[str]) -> None:
     for key in (word.partition("=")[0] for word in overrides):
         if key == "seed":
             raise RecipeError(
-                "`--set seed` is without effect: the sweep says the seeds",
+                "`--set seed` has no effect: the sweep gives the seeds",
                 fix=f"write `--set {OWN}seeds=[…]`, or leave it out",
             )
         for name, settings in sweep.variants.items():
             hidden = [own for own in settings if f"{key}.".startswith(f"{own}.")]
             if hidden:
                 raise RecipeError(
-                    f"`--set {key}` would be without effect in variant `{name}`, which sets `{hidden[0]}`",
+                    f"`--set {key}` would have no effect in variant `{name}`, which sets `{hidden[0]}`",
                     fix="leave it out, or change a copy of the sweep",
                 )
 

@@ -127,7 +127,7 @@ def _check_same_evaluation(folder: Path, suite: EvalSuite, model: str | None) ->
             fix="put them back, or remove the folders `eval` to evaluate all runs anew",
         )
     if model is not None and results["model"] != model:
-        raise RecipeError(f"{folder} is of the model {results['model']}, not of {model}", fix=anew)
+        raise RecipeError(f"{folder} is about the model {results['model']}, not {model}", fix=anew)
 
 
 def plan_sweep(
@@ -336,6 +336,6 @@ def check_failed(failed: Sequence[Mapping[str, str]]) -> None:
         said = [f"{one['name']} {one['how']}:\n{one['said']}" for one in failed]
         raise RunFailed(
             "\n".join([f"{len(failed)} of the sweep's runs failed", *said]),
-            fix="fix what they say (where that changes their settings, remove their folders as well); "
-            "--resume tries them again, and repeats none that is finished",
+            fix="fix what they report (if that changes their settings, remove their folders as well); "
+            "--resume tries them again, and repeats no finished one",
         )

@@ -174,9 +174,9 @@ def _settings(file: Path) -> dict[str, Any]:
         sweep[key] = sweep.get(key) or without
     if not isinstance(sweep["held_out"], list):
         raise DataError(
-            "the sweep is older than tables of several suites",
+            "the sweep was made before there were tables of several suites",
             where=str(file),
-            fix="report its runs one by one, or run it anew with `held_out` as a list",
+            fix="report its runs one by one, or run it again with `held_out` as a list",
         )
     return sweep
 

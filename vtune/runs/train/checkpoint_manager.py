@@ -203,6 +203,6 @@ def _check_shared(checkpoints: Path, found: Path | None, ranks: Ranks) -> None:
         told = ", ".join(f"{name} on {host}" for host, name in dict.fromkeys(names))
         raise RunFailed(
             f"the newest checkpoint in {checkpoints} is {told}",
-            fix="keep the run in a folder that all machines share; where they do, one may show it late: "
+            fix="keep the run in a folder that all machines share; if they do, one may show it late: "
             "--resume again in a minute",
         )

@@ -93,7 +93,9 @@ def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
         before = _with_adapters(before, source)
     said = _logprobs(before, *_question(before))
     if said.isnan().any():
-        raise RunFailed(f"the weights of {source} give no numbers", fix="export an earlier checkpoint")
+        raise RunFailed(
+            f"the weights of {source} give values that are not numbers", fix="export an earlier checkpoint"
+        )
     if merged or chosen != stored:
         model = before.model.merge_and_unload() if merged else before.model
         _say_whether_tied(model)
@@ -118,7 +120,7 @@ def _base(adapters: Path) -> Path:
     ]
     config = local_config(name) if isinstance(name, str) else None
     if config is None:
-        fix = f"put its folder into base_model_name_or_path of {adapters / CONFIG}"
+        fix = f"write its folder into base_model_name_or_path of {adapters / CONFIG}"
         raise DataError(
             f"the model under the adapters, {name!r}, is neither a folder here nor in the hub's cache",
             fix=fix,
@@ -166,9 +168,10 @@ def _with_adapters(policy: Policy, source: Path) -> Policy:
             found = model.load_adapter(str(source), ADAPTER)
     except (ValueError, RuntimeError, SafetensorError) as error:
         raise DataError(
-            f"the adapters cannot be laid over their base: {brief(str(error), most=300)}",
+            f"the adapters cannot be applied to their base: {brief(str(error), most=300)}",
             where=str(source),
-            fix=f"see that {CONFIG} names the base that they were trained on; restore a file cut short",
+            fix=f"check that {CONFIG} names the base that they were trained on; restore any file "
+            "that was cut short",
         ) from error
     if found.missing_keys or found.unexpected_keys:
         lacking, left = ([*keys, "none"][0] for keys in (found.missing_keys, found.unexpected_keys))

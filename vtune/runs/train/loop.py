@@ -131,7 +131,7 @@ async def _train(
                 last = await loop.steps()
     frozen = run.trainer.check_frozen()
     if frozen and ranks.first:
-        say(f"frozen, and bit for bit as at the start: {', '.join(frozen)}")
+        say(f"frozen, and bit for bit the same as at the start: {', '.join(frozen)}")
     return {
         "model": str(newest_checkpoint(out / "checkpoints")),
         "steps": recipe.steps,

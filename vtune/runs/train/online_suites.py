@@ -66,13 +66,13 @@ def load_suites(
         thresholds_of(suite.reward)
         if waits_for_model(suite) or rule_of(suite).needs_judge:
             raise RecipeError(
-                f"protocol `{suite.protocol}` lets a model read answers, and training does not wait for one",
+                f"protocol `{suite.protocol}` lets a model read answers, but training does not wait for one",
                 where=f"eval suite {one.name}",
                 fix="set `protocol: vtune`, or `grader: null` where its rules do without, in its `settings`",
             )
         if suite.reward.asks_in_batches:
             raise RecipeError(
-                "a batch of the judge may take a day, and training does not wait for one",
+                "a batch of the judge may take a day, but training does not wait for one",
                 where=f"eval suite {one.name}",
                 fix="set reward.judge.batch: false in its `settings`",
             )
@@ -81,9 +81,10 @@ def load_suites(
             check_temperature(suite.rollout.temperature, where=f"eval suite {one.name}", remedy=remedy)
         if suite.rollout.tensor_parallel not in (1, tensor_parallel):
             raise RecipeError(
-                f"rollout.tensor_parallel is {suite.rollout.tensor_parallel}, and the run's own engine draws",
+                f"rollout.tensor_parallel is {suite.rollout.tensor_parallel}, but the run's own "
+                "engine generates",
                 where=f"eval suite {one.name}",
-                fix=f"leave it out: evaluations have the run's, which is {tensor_parallel}",
+                fix=f"leave it out: evaluations use the run's, which is {tensor_parallel}",
             )
         found.append(Loaded(one.name, suite, one.limit))
     return found
@@ -162,9 +163,9 @@ def _check_record(one: Loaded, tools: ToolsRecipe | None, world: int) -> None:
     files = [found.web.record for found in (tools, one.suite.tools) if found is not None]
     if len(files) == 2 and None not in files and len({Path(str(file)).resolve() for file in files}) == 1:
         raise RecipeError(
-            f"the run and the suite write one record of the web, {files[0]}",
+            f"the run and the suite write to the same record of the web, {files[0]}",
             where=f"eval suite {one.name}",
-            fix="give the suite a record of its own, by `tools.web.record` in its `settings`",
+            fix="give the suite its own record, with `tools.web.record` in its `settings`",
         )
 
 
@@ -238,7 +239,7 @@ def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
             raise RecipeError(
                 f"the eval suite {name} is not the one that {out} began with; it differs in "
                 f"{with_values(both(changed, known, now[name]))}",
-                fix=f"set it back{_YOUNGER if YOUNGER in changed else ''}, or give it a name of its own: a "
-                "curve is of one suite",
+                fix=f"set it back{_YOUNGER if YOUNGER in changed else ''}, or give it a name of its "
+                "own: a curve shows one suite",
             )
     return before | now

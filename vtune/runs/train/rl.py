@@ -184,7 +184,7 @@ def check_service(reward: RewardRecipe) -> None:
             fix="start one (`vtune serve rewards`), or fix reward.service",
         )
     for line in silent:
-        say(f"a reward service does not answer, the others stand in for it: {line}")
+        say(f"a reward service does not answer, the others take over: {line}")
 
 
 class _Rows:
@@ -251,10 +251,10 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
         say(f"warning: {idle}")
     for source, verifier in rows.paying_for_lists():
         say(
-            f"warning: source {source!r}: verifier {verifier} gives full marks to a reply that lists the "
-            "answers to many of its questions, or to an empty list, and a policy learns to write such; train "
-            "with one that wants a single answer (exact, math, counting with match: equal), and evaluate with"
-            " this one"
+            f"warning: source {source!r}: verifier {verifier} gives full marks to a reply that lists "
+            "the answers to many of its questions, or to an empty list, and a policy learns to write "
+            "these; train with one that wants a single answer (exact, math, counting with match: "
+            "equal), and evaluate with this one"
         )
     samples = len(sample_store(paths))
     problem = warm_up_problem(recipe.update, updates=recipe.steps * recipe.updates_per_step)

@@ -150,7 +150,7 @@ class _OnePass:
 
     def __call__(self) -> Iterator[tuple[str, torch.Tensor]]:
         if self._begun:
-            raise RuntimeError("a hand-over takes one pass: the other processes gather in step with it")
+            raise RuntimeError("a weight transfer takes one pass: the other processes gather in step with it")
         self._begun = True
         return self._left
 

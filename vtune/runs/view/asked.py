@@ -89,7 +89,9 @@ class Asked:
             pass
         except pa.ArrowException as error:
             fix = f"remove {folder}"
-            raise DataError(f"what samples ask is damaged: {error}", where=str(file), fix=fix) from None
+            raise DataError(
+                f"the stored questions of samples are damaged: {error}", where=str(file), fix=fix
+            ) from None
         try:
             written = self._written(file, source)
         except (DataError, RecipeError) as error:

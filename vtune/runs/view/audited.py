@@ -109,7 +109,7 @@ def _counterfactual(found: Mapping[str, Any]) -> Iterator[Table]:
             filter(None, (f"the evaluation names another model, {found['drawn_by']}", unknown))
         )
     heads = ["", "n", *(title.replace("\n", " ") for _, title in COLUMNS)]
-    title = f"right answers with other pictures, in percent, drawn with {found['model']}"
+    title = f"right answers with other pictures, in percent, generated with {found['model']}"
     yield {"title": title, "note": unknown, "head": heads, "rows": rows}
     rows = [
         [name, cell(one["agreement"]["n"]), *(_percent(one["table"][key]) for key, _ in CELLS)]

@@ -220,7 +220,7 @@ def _habits(habits: Mapping[str, Any]) -> Iterator[Table]:
     ]
     if rows:
         left_out = habits["left_out"]
-        note = f"{left_out} left out: unscored, or with looks that nobody could judge" if left_out else ""
+        note = f"{left_out} left out: unscored, or with looks that could not be judged" if left_out else ""
         yield _table("habits, in percent [95 % interval]", ["", "n", *known.values()], rows, note)
 
 

@@ -50,7 +50,7 @@ def sides_of(text: str) -> tuple[Side, Side]:
     """
     found = _SIDES.fullmatch(text)
     if found is None:
-        raise DataError("these are no two sides", fix="write PLACE,PLACE or PLACE:STEP,PLACE:STEP")
+        raise DataError("these are not two sides", fix="write PLACE,PLACE or PLACE:STEP,PLACE:STEP")
     one, first, two, second = found.groups()
     return Side(int(one), int(first) if first else None), Side(int(two), int(second) if second else None)
 

@@ -16,7 +16,7 @@ NOTE = (
     "`vtune eval --out DIR --against published:SUITE/ROW` says what differs"
 )
 BOXES = "boxes say what a call shows here, and GPT-4o does in the paper: not comparable"
-MODEL = "a model says what a call shows, as in the paper: another model judges otherwise"
+MODEL = "a model says what a call shows, as in the paper: another model judges differently"
 SAME = ("format", "kind")
 """Settings that identify a suite's benchmark, besides what is known about its published file."""
 

@@ -187,7 +187,7 @@ def _numbers(text: str | None) -> list[int] | None:
     if text is None:
         return None
     if _NUMBERS.fullmatch(text) is None:
-        raise DataError("these are no numbers of places", fix="open the first page again")
+        raise DataError("these are not numbers of places", fix="open the first page again")
     return [int(number) for number in text.split(",") if number]
 
 

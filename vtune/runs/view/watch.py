@@ -43,7 +43,7 @@ def watched(path: Path) -> dict[str, Any]:
         runs = [place.path for place in runs_below(path) if place.kind in kinds] if path.is_dir() else []
         raise DataError(
             f"{path} is not the folder of a run: it has no recipe.yaml",
-            fix=f"watch one in it, such as {runs[-1]}, which began last" if runs else GIVE,
+            fix=f"watch one in it, e.g. {runs[-1]}, the last to start" if runs else GIVE,
         )
     run = _run(path)
     replies = last_replies(path)

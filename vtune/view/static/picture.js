@@ -20,8 +20,8 @@ function asked({ truth, answer }) {
 
 function met({ iou, meets }) {
   const what = meets || "the ground truth";
-  if (iou === null) return meets === null ? "outside of every box" : `in ${what}`;
-  return meets === null ? "meets no box" : `IoU ${iou.toFixed(2)} with ${what}`;
+  if (iou === null) return meets === null ? "outside every box" : `in ${what}`;
+  return meets === null ? "overlaps no box" : `IoU ${iou.toFixed(2)} with ${what}`;
 }
 
 function shape([x0, y0, x1, y1], unit, title) {

@@ -21,7 +21,7 @@ export function query(text) {
   TOKEN.lastIndex = 0;
   while (text.slice(TOKEN.lastIndex).trim()) {
     const match = TOKEN.exec(text);
-    if (!match) throw new Error("a quote is open");
+    if (!match) throw new Error("a quote is not closed");
     const [, minus, name = "", written = ":", value] = match;
     const operator = written === "=" ? ":" : written;
     const bare = value.replaceAll('"', "");
@@ -41,7 +41,7 @@ export function query(text) {
 
 function sortKey(name) {
   const sorted = [...TEXTS.filter((one) => one !== "label"), ...YES_NO, ...NUMBERS];
-  if (!sorted.includes(name)) throw new Error(`nothing is sorted by \`${name}\``);
+  if (!sorted.includes(name)) throw new Error(`cannot sort by \`${name}\``);
   return name;
 }
 

@@ -106,7 +106,8 @@ def _published(finished: Finished) -> dict[str, Mapping[str, str]]:
         raise RecipeError(
             f"{what} have columns in VLMEvalKit's file that these data do not have",
             where=f"{', '.join(finished.suite.data)}: {alone.id}",
-            fix="evaluate on VLMEvalKit's TSV by --data if the suite reads it, or export for another harness",
+            fix="evaluate on VLMEvalKit's TSV with --data if the suite reads it, or export for "
+            "another harness",
         )
     return found
 

@@ -54,11 +54,11 @@ def check_environment(name: str) -> list[Check]:
                 tried("its turns bring it to an end", run(trial.ends)),
                 tried("odd turns are the model's mistake", run(trial.odd)),
                 tried("its pictures show what it says", run(trial.shows)),
-                tried("a last turn is observed, too", run(trial.lasts)),
+                tried("a last turn is also observed", run(trial.lasts)),
                 tried("two trajectories share no state", run(trial.apart)),
-                tried("it changes nothing of a sample", run(trial.unchanged)),
+                tried("it does not change the sample", run(trial.unchanged)),
                 tried("a reward lies in [0, 1]", run(trial.pays)),
-                tried("it closes, also before the first turn", run(trial.closes)),
+                tried("it also closes before the first turn", run(trial.closes)),
                 tried("fast enough", trial.fast),
             ]
         finally:
@@ -134,21 +134,22 @@ class _Played:
         turns, once = self._trial.turns, self._trial.once
         if len(turns) == 1 and not once:
             raise Broken(
-                "its trial has one turn, which ends it: no turn that it answers is tried",
-                "give the trial a turn that is answered before the last, or say `once=True` where every turn "
-                "that is no mistake ends it",
+                "its trial has one turn, which ends it: no answered turn is tried",
+                "give the trial a turn that is answered before the last, or say `once=True` if every "
+                "turn without a mistake ends it",
             )
         if len(turns) > 1 and once:
-            raise Broken(f"its trial says `once`, and has {len(turns)} turns", "leave `once` out")
+            raise Broken(f"its trial says `once`, but has {len(turns)} turns", "leave `once` out")
         *before, last = said = (await self._alone()).said
         if len(said) < len(self._trial.turns):
             raise Broken(
                 f"turn {len(said)} of its trial ends it, before the last",
-                f"`observe` returns None at the end alone; or {TURNS}",
+                f"let `observe` return None only at the end; or {TURNS}",
             )
         if last is not None:
             raise Broken(
-                "the last turn of its trial does not end it", f"`observe` returns None at the end; or {TURNS}"
+                "the last turn of its trial does not end it",
+                f"let `observe` return None at the end; or {TURNS}",
             )
         failed = [act.seen for acts in before for act in acts or () if act.seen.status != "ok"]
         if failed:
@@ -161,12 +162,12 @@ class _Played:
             answered = [act for act in acts or () if act.seen.status == "ok"]
             if self._trial.once and answered:
                 raise Broken(
-                    f"its trial says `once`, and {text!r:.40} is answered: {answered[0].seen.text!r:.60}",
+                    f"its trial says `once`, but {text!r:.40} is answered: {answered[0].seen.text!r:.60}",
                     "leave `once` out, and give the trial a turn that is answered before the last",
                 )
         # A policy also makes mistakes in the middle of a conversation.
         await self._walk([one for turn in self._trial.turns for one in (turn, *ODD)])
-        return f"{len(ODD)} turns without sense, also between its own"
+        return f"{len(ODD)} turns of nonsense, also between its own"
 
     async def shows(self) -> str:
         """Whether pictures show the regions that acts say they show; most acts name none."""
@@ -191,7 +192,7 @@ class _Played:
         async with opened(start) as episode:
             await self._played(episode, self._trial.turns)
         if start.sample != replace(fresh, environment=self._name):
-            raise Broken("the sample is another after its trial", "keep state in the episode")
+            raise Broken("its trial changed the sample", "keep state in the episode")
         return "after its trial"
 
     async def apart(self) -> str:
@@ -202,15 +203,13 @@ class _Played:
             await self._walk(turns)
             late = await self._played(waiting, turns)
         if any(one != alone for one in (*both, late)):
-            raise Broken(
-                "a trajectory goes another way where a second is under way", "keep state in the episode"
-            )
-        return "two at once go as one alone"
+            raise Broken("a trajectory changes while a second one is under way", "keep state in the episode")
+        return "two at once give the same as one alone"
 
     async def pays(self) -> str:
         begun, ended = await self._walk(()), await self._alone()
         if begun.outcome is None or ended.outcome is None:
-            return "it gives none: the sample's verifier judges"
+            return "it returns none: the sample's verifier judges"
         return f"{begun.outcome.score:g} before the first turn, {ended.outcome.score:g} at the end"
 
     async def closes(self) -> str:

@@ -85,7 +85,7 @@ class _Trial:
                 f"it earns {found.score:g}, not {wanted:g}", "give a level of `levels`: full or miss"
             )
         if not found.why.strip():
-            raise Broken(f"a level of {found.score:g} has no reason", "say in `why` what it goes by")
+            raise Broken(f"a level of {found.score:g} has no reason", "give the reason in `why`")
         judge = self.judges(shows).of(self.example.sample)
         if asyncio.run(judge.shows_target(self.example.sample, self.flagged(done), 0)) is not shows:
             raise Broken(
@@ -158,7 +158,7 @@ class _Trial:
         judge = self.judges(False).of(sample)
         score = asyncio.run(judge.judge(sample, done, 0)).score
         if score > self.levels.miss:
-            return f"it pays {score:g}"
+            return f"it earns {score:g}"
         asked = {"shows_target": judge.shows_target, "shows_small": judge.shows_small}
         said = [name for name, ask in asked.items() if asyncio.run(ask(sample, done, 0))]
         return f"{said[0]} is True" if said else ""
@@ -169,7 +169,7 @@ class _Trial:
         first, again = (self.verdict(self.example.gold, True).score for _ in range(2))
         if first != again:
             raise Broken(
-                f"it earns {first:g} and {again:g}", "let the same look earn the same: keep no state"
+                f"one look earns {first:g}, then {again:g}", "let the same look earn the same: keep no state"
             )
         return f"{first:g}, twice"
 
@@ -183,7 +183,7 @@ class _Trial:
         for ask in (judge.judge, judge.shows_target, judge.shows_small):
             asyncio.run(ask(sample, done, 0))
         if (sample, done) != before:
-            raise Broken("sample or trajectory is another after it", "copy what you change")
+            raise Broken("it changed the sample or the trajectory", "copy what you change")
         return "neither sample nor trajectory"
 
     def fails(self) -> str:
@@ -201,9 +201,9 @@ class _Trial:
         if not part.asks_model and verdict.score == self.levels.full:
             return "it reads no picture"
         raise Broken(
-            f"{'no model answers' if part.asks_model else 'no picture can be read'}, and it scores "
+            f"{'no model answers' if part.asks_model else 'no picture can be read'}, but it scores "
             f"{verdict.score:g}",
-            "let the error pass, or raise ServiceError",
+            "do not catch the error, or raise ServiceError",
         )
 
 
@@ -215,9 +215,9 @@ def check_evidence(name: str) -> list[Check]:
         tried("nothing shown earns nothing", trial.nothing),
         tried("looks in between have a score", trial.between),
         tried("it says what is too small", trial.small),
-        tried("a faked look is not paid", trial.faked),
+        tried("a faked look is not rewarded", trial.faked),
         tried("the same look earns the same", trial.same),
-        tried("it changes nothing of a trajectory", trial.unchanged),
+        tried("it does not change the trajectory", trial.unchanged),
         tried("a failure is unscored, never 0", trial.fails),
     ]
 

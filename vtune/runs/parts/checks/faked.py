@@ -53,7 +53,7 @@ def check_unpaid(done: Trajectory, paid: Callable[[Trajectory], str], *, regions
         except (ServiceError, DataError) as error:
             raise Broken(
                 f"{what} in place of the region that the call claims is not scored: {error.what}",
-                "let it be a miss: a policy would pay nothing for looks that show nothing",
+                "score it as a miss: otherwise a policy earns rewards with looks that show nothing",
             ) from error
         if not found:
             continue
@@ -63,7 +63,8 @@ def check_unpaid(done: Trajectory, paid: Callable[[Trajectory], str], *, regions
         raise Broken(
             f"{found} for {what} in place of the region that the call claims: it believes "
             f"{believed or 'any call'}, which code writes itself",
-            'pay only where `crop.look` is "verified", or look at `trajectory.images[crop.shown]` itself',
+            'reward it only where `crop.look` is "verified", or look at `trajectory.images[crop.shown]` '
+            "itself",
         )
     return f"neither {', '.join(tried[:-1])} nor {tried[-1]}"
 

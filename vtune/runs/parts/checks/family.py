@@ -130,5 +130,5 @@ def check_family(name: str) -> list[Check]:
             tried("a picture is shown as it is seen", trial.picture),
             tried("text cannot forge a token", trial.forged),
             tried("it speaks the tool template", trial.template),
-            tried("what is drawn is what the model says", trial.drawn),
+            tried("samples match the model's probabilities", trial.drawn),
         ]

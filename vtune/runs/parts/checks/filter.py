@@ -154,7 +154,7 @@ class _Trial:
                 raise Broken("it keeps the row of `drops`", "give the reason to drop it as a text")
             for why in found.values():
                 if not isinstance(why, str) or not why.strip():
-                    raise Broken(f"it drops a row for {why!r}", "give the reason as a text")
+                    raise Broken(f"its reason to drop a row is {why!r}", "give the reason as a text")
         return str(gone[0])
 
     def same(self) -> str:
@@ -168,7 +168,7 @@ class _Trial:
                 if first.get(number) != again.get(number):
                     raise Broken(
                         f"{first.get(number)!r} and then {again.get(number)!r} for one row",
-                        "keep no state between rows, and take chance from what is given",
+                        "keep no state between rows, and use only the random generator that is given",
                     )
         return f"{len(order)} rows, twice"
 
@@ -190,7 +190,7 @@ class _Trial:
             before = copy.deepcopy(items)
             self.direct(items)
             if items != before:
-                raise Broken("a row is another after it", "leave the row as it is: copy what you change")
+                raise Broken("it changed a row", "leave the row as it is: copy what you change")
         return f"{len(self.rows)} rows"
 
     def of_nothing(self) -> str:
@@ -198,7 +198,7 @@ class _Trial:
             return ONE_BY_ONE
         found = self.part.corpus.decide(self.section(), [], Random(0))
         if found:
-            raise Broken(f"of no row it drops {len(found)}", "give {} where there are no rows")
+            raise Broken(f"without rows it drops {len(found)}", "give {} where there are no rows")
         return "drops none"
 
     def strict(self) -> str:
@@ -213,7 +213,7 @@ class _Trial:
     def elsewhere(self) -> str:
         section = self.section()
         if pickle.loads(pickle.dumps(section)) != section:
-            raise Broken("another section comes out of a pickle", "define its class at the top of the file")
+            raise Broken("its section changes when it is pickled", "define its class at the top of the file")
         if self.part.corpus is None:
             return "its section can be sent"
         for kind in self.kinds:
@@ -221,7 +221,7 @@ class _Trial:
             sent = pickle.loads(pickle.dumps(keys))
             here, there = (self.part.corpus.decide(section, one, Random(0)) for one in (keys, sent))
             if here != there:
-                raise Broken("of pickled keys it drops other rows", "let a key be plain values")
+                raise Broken("with pickled keys it drops other rows", "use plain values as keys")
         return "its section and its keys can be sent"
 
     def fast(self) -> str:
@@ -229,7 +229,7 @@ class _Trial:
             return ASKS
         items = self.items(self.kinds[0])
         seconds = quickest(TIMES, lambda: self.direct(items)) / len(items)
-        return in_time(seconds, SLOWEST_ROW, "a row", "prepare what is the same for all rows once")
+        return in_time(seconds, SLOWEST_ROW, "a row", "prepare only once what is the same for all rows")
 
 
 def _plain(kind: Records) -> Record:
@@ -265,9 +265,9 @@ def check_filter(name: str) -> list[Check]:
         return [
             tried("a good row passes", trial.keeps),
             tried("a bad row is dropped with a reason", trial.drops),
-            tried("the same row fares the same", trial.same),
-            tried("it changes nothing of a row", trial.unchanged),
-            tried("of no rows it drops none", trial.of_nothing),
+            tried("the same row has the same result", trial.same),
+            tried("it does not change rows", trial.unchanged),
+            tried("without rows it drops none", trial.of_nothing),
             tried("its section is strict", trial.strict),
             tried("what it sends crosses processes", trial.elsewhere),
             tried("fast enough", trial.fast),

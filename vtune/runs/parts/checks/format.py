@@ -47,7 +47,7 @@ class _Trial:
             if isinstance(entry, DataError):
                 raise Broken(entry.what, entry.fix)
             if not isinstance(entry, Sample | Trajectory):
-                raise Broken(f"it gives {type(entry).__name__}", "yield (Place, Sample or DataError)")
+                raise Broken(f"it returns {type(entry).__name__}", "yield (Place, Sample or DataError)")
         if not entries:
             raise Broken("no row was read", "yield an entry per row, or write more in `specimen`")
         return [entry for entry in entries if not isinstance(entry, DataError)]
@@ -72,7 +72,9 @@ class _Trial:
 
     def same(self) -> str:
         if self.entries() != self.entries():
-            raise Broken("the same file gives other rows the second time", "take chance and time out of it")
+            raise Broken(
+                "the same file gives different rows the second time", "let it not depend on chance or time"
+            )
         return "twice the same rows"
 
     def nonsense(self) -> str:
@@ -95,7 +97,7 @@ class _Trial:
     def elsewhere(self) -> str:
         entries = self.entries()
         if pickle.loads(pickle.dumps(entries)) != entries:
-            raise Broken("other rows come out of a pickle", "fill samples with plain values")
+            raise Broken("rows change when they are pickled", "fill samples with plain values")
         return "they can be sent"
 
     def written(self) -> str:

@@ -31,14 +31,14 @@ def check_loss(name: str) -> list[Check]:
     return [
         tried("its section is strict and can be sent", trial.section),
         tried("one loss value per token", trial.one_per_token),
-        tried("it changes none of its tokens", trial.unchanged),
+        tried("it does not change its tokens", trial.unchanged),
         tried("loss and gradient are finite", trial.finite),
         tried("no advantage, no gradient", trial.nothing_to_learn),
         tried("the gradient follows the advantage", trial.follows),
         tried("on policy it is what it says", trial.on_policy),
         tried("the order of sequences changes nothing", trial.permuted),
-        tried("a sequence is alone as among others", trial.alone),
-        tried("it takes no tokens, too", trial.without_tokens),
+        tried("other sequences change nothing", trial.alone),
+        tried("it also takes no tokens", trial.without_tokens),
     ]
 
 
@@ -61,7 +61,7 @@ class _Trial:
             )
         found = self.read()
         if pickle.loads(pickle.dumps(found)) != found:
-            raise Broken("another section comes out of a pickle", "define its class at the top of the file")
+            raise Broken("its section changes when it is pickled", "define its class at the top of the file")
         try:
             self.read(no_such_key=1)
         except ValueError:
@@ -81,14 +81,14 @@ class _Trial:
         self.terms(tokens)
         for name, old, new in zip(("logprobs", *FIELDS), before, _values(tokens), strict=True):
             if not torch.equal(old, new):
-                raise Broken(f"`{name}` is another after it", "leave out what works in place, as `mul_`")
+                raise Broken(f"it changed `{name}`", "leave out in-place operations such as `mul_`")
         return "none of its tensors"
 
     def finite(self) -> str:
         for off in (None, *FAR):
             _, gradient = self.learnt(_drawn(off=off))
             if not torch.isfinite(gradient).all():
-                where = "drawn by chance" if off is None else f"of {off:g} nats"
+                where = "drawn at random" if off is None else f"of {off:g} nats"
                 raise Broken(f"a gradient is not finite at a log-ratio {where}", "clamp it, see `ratio_of`")
         return f"also at log-ratios of {FAR[0]:g} and {FAR[1]:g} nats"
 
@@ -121,7 +121,7 @@ class _Trial:
         same = torch.allclose(gradient, -tokens.advantages, rtol=NEAR, atol=NEAR)
         if self.loss.coincides_on_policy and not same:
             raise Broken(
-                "coincides_on_policy is True, and its gradient at a ratio of 1 is not -advantage",
+                "coincides_on_policy is True, but its gradient at a ratio of 1 is not -advantage",
                 "leave coincides_on_policy out",
             )
         if same and not self.loss.coincides_on_policy:
@@ -129,10 +129,10 @@ class _Trial:
         return "the plain policy gradient" if same else "a gradient of its own"
 
     def permuted(self) -> str:
-        return self.rearranged([ORDER], "its sequence stands elsewhere")
+        return self.rearranged([ORDER], "its sequence is elsewhere")
 
     def alone(self) -> str:
-        return self.rearranged([(number,) for number in range(len(LENGTHS))], "its sequence stands alone")
+        return self.rearranged([(number,) for number in range(len(LENGTHS))], "its sequence is alone")
 
     def without_tokens(self) -> str:
         """A process with fewer micro-batches than the others takes part with no token to learn from."""

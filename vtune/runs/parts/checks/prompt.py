@@ -39,15 +39,17 @@ class _Trial:
         sample = self.sample(pictures, offered=offered)
         found = STYLES[self.name].turns(sample, names, [SIDES] * pictures, [SCHEMA] if offered else [], draw)
         if sample != self.sample(pictures, offered=offered):
-            raise Broken("the sample is another after it", "copy what you change")
+            raise Broken("it changed the sample", "copy what you change")
         if not isinstance(found, tuple) or not all(isinstance(turn, Message) for turn in found):
-            raise Broken(f"it gives {type(found).__name__}", "return a tuple of Message")
+            raise Broken(f"it returns {type(found).__name__}", "return a tuple of Message")
         return found
 
     def becomes(self) -> str:
         first, again = self.turns(1), self.turns(1)
         if first != again:
-            raise Broken("the same sample gives other turns the second time", "take chance from `draw` alone")
+            raise Broken(
+                "the same sample gives different turns the second time", "use no randomness but `draw`"
+            )
         if not first or first[-1].role != "user":
             raise Broken(
                 f"the last turn is of {first[-1].role if first else 'nobody'}", "end with the user's"
@@ -73,7 +75,7 @@ class _Trial:
         found = [self.turns(1, draw=draw) for draw in range(DRAWS)]
         several = any(turns != found[0] for turns in found)
         if several and not STYLES[self.name].draws:
-            raise Broken("turns differ by `draw`", "say draws=True, or leave `draw` alone")
+            raise Broken("turns depend on `draw`", "say draws=True, or leave `draw` alone")
         if not several and STYLES[self.name].draws:
             raise Broken(f"{DRAWS} draws give the same turns", "leave draws=True out, or let `draw` decide")
         for turns in found:
@@ -84,11 +86,11 @@ class _Trial:
     def elsewhere(self) -> str:
         found = self.turns(1)
         if pickle.loads(pickle.dumps(found)) != found:
-            raise Broken("other turns come out of a pickle", "return plain messages")
+            raise Broken("turns change when they are pickled", "return plain messages")
         return "they can be sent"
 
     def fast(self) -> str:
-        most = "make what is the same for all samples once, when the file is loaded"
+        most = "do only once, when the file is loaded, what is the same for all samples"
         return in_time(quickest(TIMES, lambda: self.turns(1, offered=True)), INLINE, "a sample", most)
 
 
@@ -99,7 +101,7 @@ def check_prompt(name: str) -> list[Check]:
         tried("a sample becomes turns", trial.becomes),
         tried("all its pictures are there", trial.shows),
         tried("the question is there", trial.asks),
-        tried("its words are drawn as it says", trial.draws),
+        tried("its words vary as it says", trial.draws),
         tried("turns cross processes", trial.elsewhere),
         tried("fast enough", trial.fast),
     ]

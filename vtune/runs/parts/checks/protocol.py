@@ -42,7 +42,7 @@ def _checks(kind: str, rule: Rule) -> list[Check]:
     return [
         tried(f"{kind}: pictures stay in the prompt", _asks(rule, sample)),
         tried(f"{kind}: the right answer earns 1", _right(kind, rule, sample, right)),
-        tried(f"{kind}: any text is graded, twice alike", _total(rule, sample, right)),
+        tried(f"{kind}: any text is graded, and the same way twice", _total(rule, sample, right)),
         tried(f"{kind}: its scorer is known", _scorer(rule)),
     ]
 
@@ -74,7 +74,7 @@ def _right(kind: str, rule: Rule, sample: Sample, right: str) -> Callable[[], st
                 return f"{reply!r} is 1"
         raise Broken(
             f"{replies[0]!r} is graded {grades[0]}",
-            "give it a score of 1 in `grade`; or say in `example` of the Rule how a right reply looks",
+            "give it a score of 1 in `grade`; or give a right reply in `example` of the Rule",
         )
 
     return run
@@ -95,13 +95,13 @@ def _total(rule: Rule, sample: Sample, right: str) -> Callable[[], str]:
         for text in (*ODD, f"not {right}", sample.prompt[-1].content):
             grade = rule.grade(text, sample)
             if grade != rule.grade(text, sample):
-                raise Broken(f"{text[:40]!r} is graded in two ways", "take chance out of `grade`")
+                raise Broken(f"{text[:40]!r} is graded in two ways", "let `grade` not depend on chance")
             if not (0.0 <= grade.score <= 1.0 and 0.0 <= grade.fallback <= 1.0):
                 raise Broken(f"{text[:40]!r} is graded {grade}", "score and fallback lie in [0, 1]")
             if grade.unreadable and grade.score:
-                raise Broken(f"{text[:40]!r} is unreadable, and not wrong", "score what cannot be read 0")
+                raise Broken(f"{text[:40]!r} is unreadable, but not wrong", "score what cannot be read 0")
         if sample != before:
-            raise Broken("the sample is another after `grade`", "copy what you change")
+            raise Broken("`grade` changed the sample", "copy what you change")
         return f"{len(ODD) + 2} texts"
 
     return run

@@ -55,7 +55,7 @@ def check_reward(name: str) -> list[Check]:
         tried("scores lie within its bounds", trial.bounds),
         tried("every score has a reason", trial.reasons),
         tried("the same trajectory scores the same", trial.same),
-        tried("it changes nothing of a trajectory", trial.unchanged),
+        tried("it does not change the trajectory", trial.unchanged),
         tried("its section is strict", trial.strict),
         tried("scores and settings cross processes", trial.elsewhere),
         tried("what it cannot score is null", trial.unscored),
@@ -156,7 +156,9 @@ class _Trial:
     def same(self) -> str:
         for a, b in zip(self.first, self.found(), strict=True):
             if a != b:
-                raise Broken(f"{_told(a)} and then {_told(b)}: {b.why}", "take chance and state out of it")
+                raise Broken(
+                    f"{_told(a)} and then {_told(b)}: {b.why}", "let it not depend on chance or state"
+                )
         return f"{len(self.first)} trajectories, twice"
 
     def unchanged(self) -> str:
@@ -165,7 +167,7 @@ class _Trial:
         before = copy.deepcopy(cases)
         self.found(*cases)
         if cases != before:
-            raise Broken("sample or trajectory is another after it", "copy what you change")
+            raise Broken("it changed the sample or the trajectory", "copy what you change")
         return f"{len(cases)} trajectories"
 
     def strict(self) -> str:
@@ -181,7 +183,7 @@ class _Trial:
         for thing in (self.section(), self.first):
             if pickle.loads(pickle.dumps(thing)) != thing:
                 raise Broken(
-                    f"{type(thing).__name__} is another after pickling",
+                    f"{type(thing).__name__} changes when it is pickled",
                     "define its class at the top of the file",
                 )
         return "they can be sent"
@@ -195,7 +197,7 @@ class _Trial:
             return f"unscored: {_why(found)}"
         if isinstance(usual, Verdict) and found.score == usual.score:
             return "it does not depend on other parts"
-        raise Broken(f"other parts are unscored, and it scores {found.score:g}", "return Unscored(why)")
+        raise Broken(f"other parts are unscored, but it scores {found.score:g}", "return Unscored(why)")
 
     def beside(self, calls: Sequence[Found], others: Found) -> Found:
         """Its score for the gold trajectory, given what calls and the other parts earn."""
@@ -234,8 +236,8 @@ class _Trial:
                 unscored.append(what)
             elif found.score != usual.score:
                 raise Broken(
-                    f"{what}, and it scores {found.score:g}, not {usual.score:g}",
-                    "let the error pass, or return Unscored(why)",
+                    f"{what}, but it scores {found.score:g}, not {usual.score:g}",
+                    "do not catch the error, or return Unscored(why)",
                 )
         return (
             f"unscored where {' or '.join(unscored)}" if unscored else "it needs neither pictures nor a model"
@@ -269,5 +271,5 @@ def _told(found: Found) -> str:
 def _why(found: Found) -> str:
     """The reason; raises Broken if there is none."""
     if not isinstance(found.why, str) or not found.why.strip():
-        raise Broken(f"the reason of {_told(found)} is {found.why!r}", "say in `why` what it goes by")
+        raise Broken(f"the reason of {_told(found)} is {found.why!r}", "give the reason in `why`")
     return found.why

@@ -59,7 +59,9 @@ def check_scorer(name: str) -> list[Check]:
         if not isinstance(first, float) or not 0.0 <= first <= 1.0:
             raise Broken(f"`score` is {first!r} where one of four is right", "give a number in [0, 1]")
         if first != other:
-            raise Broken(f"`score` is {first} or {other}, as marks are ordered", "weigh all marks alike")
+            raise Broken(
+                f"`score` is {first} or {other}, depending on the order of the marks", "weigh all marks alike"
+            )
         return f"{first:g} for one of four"
 
     def again() -> str:
@@ -67,9 +69,9 @@ def check_scorer(name: str) -> list[Check]:
         before = copy.deepcopy(marks)
         first = SCORERS[name](marks)
         if marks != before:
-            raise Broken("the marks are others after it, or in another order", "copy what you change")
+            raise Broken("it changed the marks, or their order", "copy what you change")
         if SCORERS[name](marks) != first:
-            raise Broken("the same marks give something else again", "take chance and state out of it")
+            raise Broken("the same marks give different results", "let it not depend on chance or state")
         return "twice, and the marks stay as they are"
 
     def written() -> str:
@@ -88,7 +90,7 @@ def check_scorer(name: str) -> list[Check]:
         tried("all right is 1", gives((1.0,) * 4, 1.0, "give `score` as a share of what is right")),
         tried("all wrong is 0", gives((0.0,) * 4, 0.0, "give `score` as a share of what is right")),
         tried("what is unscored has no score", gives((None,) * 4, None, KNOWN)),
-        tried("nor does it lower that of others", gives((1.0, 1.0, 1.0, None), 1.0, KNOWN)),
+        tried("unscored marks do not lower the score", gives((1.0, 1.0, 1.0, None), 1.0, KNOWN)),
         tried("the order changes nothing", ordered),
         tried("the same marks give the same", again),
         tried("what it gives can be written", written),

@@ -120,8 +120,8 @@ def check_tool(name: str) -> list[Check]:
         tried("bad arguments are the model's mistake", refuses),
         tried("so are odd values", survives),
         tried("the same call gives the same", lambda: _repeats(name)),
-        tried("it changes nothing of a sample", lambda: _leaves(name)),
-        tried("it takes other pictures", lambda: _takes(name)),
+        tried("it does not change the sample", lambda: _leaves(name)),
+        tried("it takes other kinds of pictures", lambda: _takes(name)),
         tried("its pictures show what it says", lambda: _shows(name)),
         *looking,
         tried("fast enough", fast),
@@ -140,7 +140,7 @@ def _leaves(name: str) -> str:
     sample = question()
     asyncio.run(_called(name, TOOLS[name].example or {}, sample=sample))
     if sample != question():
-        raise Broken("the sample is another after a call", "copy what you change")
+        raise Broken("a call changed the sample", "copy what you change")
     return "after a call"
 
 
@@ -177,8 +177,8 @@ def _repeats(name: str) -> str:
     first, *_, last = asyncio.run(_called(name, example, *others, example))
     if replace(first, seconds=0.0) != replace(last, seconds=0.0):
         raise Broken(
-            "the call of its example gives something else after others",
-            "keep nothing between calls: a group makes the same call once, and shares what comes of it",
+            "the call of its example gives a different result after other calls",
+            "keep nothing between calls: a group makes the same call once, and shares its result",
         )
     return f"twice, {len(others)} others between"
 
@@ -212,7 +212,7 @@ def _looks_there(name: str) -> str:
         x, y = (region[0] + region[2]) / 2, (region[1] + region[3]) / 2
         boxes = [crop.bbox for crop, _ in shown_crops(found)]
         if not boxes:
-            raise Broken(f"{call} says of no picture which region it shows", "give crops: see `ShownCrop`")
+            raise Broken(f"{call} does not say which region a picture shows", "give crops: see `ShownCrop`")
         if not any(x0 <= x <= x1 and y0 <= y <= y1 for x0, y0, x1, y1 in boxes):
             raise Broken(f"{call} shows {list(boxes[0])}", LOOK)
         answered.update(boxes)
@@ -288,7 +288,7 @@ def _check_schema(tool: Tool) -> None:
     try:
         json.dumps(tool.schema, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise Broken(f"its schema is no JSON: {error}", "write texts, numbers, lists and dicts") from error
+        raise Broken(f"its schema is not JSON: {error}", "write texts, numbers, lists and dicts") from error
 
 
 async def _survived(toolbox: Toolbox, asked: Asked, scene: Scene) -> Observation:

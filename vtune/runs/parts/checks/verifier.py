@@ -27,7 +27,7 @@ TIMES = 20
 """Number of verdicts; the quickest counts."""
 ODD = ("", "<answer></answer>", "<answer>", "I do not know.", "</answer><answer>", "\x00\ud800")
 """Replies without an answer."""
-FASTER = "do less: what takes longer in a worker is begun anew in one of few processes for slow replies"
+FASTER = "do less: what takes longer in a worker starts again in one of the few processes for slow replies"
 """The next step for a verifier that is too slow even in a worker."""
 FULL_MARKS = "the gold answer earns full marks"
 GOLD = "score `gold` of its case 1"
@@ -173,14 +173,16 @@ class _VerifierTrial:
         for reply, sample in self.pairs:
             first, again = self.verdict(reply, sample), self.verdict(reply, sample)
             if first != again:
-                raise Broken(f"reply {reply!r} gets {first} and then {again}", "take chance and state out")
+                raise Broken(
+                    f"reply {reply!r} gets {first} and then {again}", "let it not depend on chance or state"
+                )
         return f"{len(self.pairs)} replies, twice"
 
     def reasons(self) -> str:
         for reply, sample in self.pairs:
             why = self.verdict(reply, sample).why
             if not isinstance(why, str) or not why.strip():
-                raise Broken(f"the reason of the verdict on {reply!r} is {why!r}", "say what it goes by")
+                raise Broken(f"the reason of the verdict on {reply!r} is {why!r}", "give the reason")
         return self.verdict(self.wrong, self.worst).why
 
     def unchanged(self) -> str:
@@ -190,7 +192,7 @@ class _VerifierTrial:
             self.verdict(reply, sample)
             self.verifier.check_ground_truth(sample)
             if sample != before:
-                raise Broken("the sample is another after a verdict", "copy what you change")
+                raise Broken("a verdict changed the sample", "copy what you change")
         return f"{len(self.pairs)} verdicts"
 
     def undecided(self) -> str:
@@ -257,7 +259,7 @@ def check_verifier(name: str) -> list[Check]:
         tried("scores are as it says", trial.scores),
         tried("the same reply scores the same", trial.same),
         tried("every verdict has a reason", trial.reasons),
-        tried("it changes nothing of a sample", trial.unchanged),
+        tried("it does not change the sample", trial.unchanged),
         tried("a model says what no rule decides", trial.undecided),
         tried("a verdict crosses processes", trial.elsewhere),
         tried("fast enough", trial.fast),
@@ -275,7 +277,7 @@ def _refuses(name: str, what: str, run: Callable[[], object]) -> None:
 
 def _verdict(found: object) -> Verdict:
     if not isinstance(found, Verdict):
-        raise Broken(f"it gives {type(found).__name__}, not Verdict", VERDICT_IS)
+        raise Broken(f"it returns {type(found).__name__}, not Verdict", VERDICT_IS)
     return found
 
 

@@ -122,7 +122,7 @@ def _check_same(wrote: Sequence[Any], back: Sequence[Any]) -> None:
         Broken: If they did not.
     """
     if len(back) != len(wrote):
-        raise Broken(f"{len(wrote)} rows were written, and {len(back)} are read", LOSSLESS)
+        raise Broken(f"{len(wrote)} rows were written, but {len(back)} are read", LOSSLESS)
     for number, (one, other) in enumerate(zip(wrote, back, strict=True)):
         if lost := difference(one, other):
             raise Broken(f"row {number}: {lost}", LOSSLESS)

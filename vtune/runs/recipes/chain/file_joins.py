@@ -31,7 +31,7 @@ def file_joins(reader: str, path: str, wanted: str, shop: Workshop) -> Iterator[
         if product.kind == wanted:
             yield Join(product.by, reader, "file", f"{product.kind} {product.path}", path)
             continue
-        why = f"{product.by} writes {product.kind} there, and {wanted} are read"
+        why = f"{product.by} writes {product.kind} there, but {wanted} are read"
         yield Join(product.by, reader, "file", product.kind, f"{wanted} {path}", "break", why,
                    "name a file of the right kind")  # fmt: skip
     if not writers and Path(path).exists():
@@ -72,7 +72,7 @@ def _policy_here(reader: str, model: str) -> tuple[Join, Product | None]:
     try:
         node = run_node(folder)
     except VtuneError as error:
-        why = f"nobody knows what {folder} was taught: {said(error)}"
+        why = f"it is not known what {folder} was taught: {said(error)}"
         return replace(join, level="note", why=why, fix=error.fix), None
     return replace(join, writer=node.title), Product(str(folder), "policy", node.title, node=node)
 

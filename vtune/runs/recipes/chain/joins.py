@@ -175,7 +175,7 @@ class Edge:
             verdicts += [("the cold start", form_of(trace, reward)) for trace in self._reader.taught]
         for who, verdict in verdicts:
             if verdict.score < 1 - ROUNDING:
-                why = f"who writes as {who} says earns {verdict.score:g}: {verdict.why}"
+                why = f"a reply written as {who} says earns {verdict.score:g}: {verdict.why}"
                 fix = "reward.format_rule: `ordered` takes one <think> around all code and one in each turn, "
                 fix += "`counted` one pair in the whole reply; or another rollout.prompt"
                 return self._join("format", written, rule, "break", why, fix)
@@ -189,10 +189,10 @@ class Edge:
             return
         written = listed(sorted({name_of(sample) for sample in asked}))
         if not paid:
-            yield self._join("environment", written, "no format is paid for")
+            yield self._join("environment", written, "no format is rewarded")
             return
         rule = f"format_rule {self._reader.reward.format_rule}"
-        why = f"rows of {listed(sorted({sample.source for sample in paid}))} pay for the tags of our tools"
+        why = f"rows of {listed(sorted({sample.source for sample in paid}))} reward the tags of our tools"
         fix = "reward.format: 0.0, or reward.weighting: sample with a format_ratio of 0 in these rows; "
         fix += "nothing, where the environment asks for these tags"
         yield self._join("environment", written, rule, "note", why, fix)
@@ -219,12 +219,12 @@ class Edge:
         read = f"weighting {reward.weighting}" + (f": {own}" if reward.weighting == "recipe" else "")
         for sample, weight in weights:
             if not weight.accuracy:
-                why = f"rows of {sample.source} pay nothing for the answer"
+                why = f"rows of {sample.source} give no reward for the answer"
                 fix = "reward.weighting: recipe, or an accuracy_ratio above 0 in the rows"
                 return self._join("weights", written, read, "break", why, fix)
         paid = [sample for sample, weight in weights if weight.tool and name_of(sample) == DEFAULT]
         if paid and not any(sample.tools for sample in paid):
-            why = f"{len(paid)} of {len(weights)} rows pay for what calls show, and none offers a tool"
+            why = f"{len(paid)} of {len(weights)} rows reward what calls show, but none offers a tool"
             fix = "`tools` of the sources in the data recipe, or reward.tool: 0.0 (tool_ratio of the rows)"
             return self._join("weights", written, read, "break", why, fix)
         return self._join("weights", written, read)
@@ -247,9 +247,9 @@ class Edge:
             there = {name for sample in offering for name in (sample.ability, sample.source)}
             absent = [name for name in names if name not in there]
             if found.level == "ok" and absent:
-                why = f"no row here is of {listed(absent)}, whose calls would be paid for"
+                why = f"no row here is of {listed(absent)}, whose calls would be rewarded"
                 fix = "see the names in reward.evidence.search_abilities and search_sources; rows have the "
-                fix += "name of their source in the data recipe, but for `rename: false`"
+                fix += "name of their source in the data recipe, unless it sets `rename: false`"
                 return self._join("looks", written, read, "note", why, fix)
             return found
         return self._join("looks", written, f"{read}; not paid for")
@@ -281,9 +281,9 @@ def _asking_right(one: Asked) -> str:
     if "\\boxed" in one.tags and "<answer>" not in one.tags:
         # A prompt style would ask for other tags, and the question would contradict it.
         return (
-            "these questions ask for \\boxed{} themselves: put `answer_in: boxed` in their verifier_parm, as "
-            "an import of `verl` and `vtriune` does; or import them with --tools (`none` for no tool), which "
-            "takes such words out of published prompts that it knows"
+            "these questions ask for \\boxed{} themselves: put `answer_in: boxed` in their "
+            "verifier_parm, as an import of `verl` and `vtriune` does; or import them with --tools "
+            "(`none` for no tool), which removes these words from published prompts that it knows"
         )
     return (
         "any rollout.prompt but `plain` asks for what verifiers read; `plain` needs a cold start (yours is "

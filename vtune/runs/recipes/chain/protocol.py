@@ -56,7 +56,7 @@ def protocol_joins(policy: Policy, suite: EvalSuite, name: str, samples: Sequenc
     rollout = suite.rollout
     if policy.prompt is not None:
         written, read = f"trained with {policy.prompt}", f"asks with {rollout.prompt}"
-        why = "the policy has never read this prompt" if policy.prompt != rollout.prompt else ""
+        why = "the policy was not trained with this prompt" if policy.prompt != rollout.prompt else ""
         yield _noted(policy.name, name, "prompt", written, read, why, f"rollout.prompt: {policy.prompt}")
     if policy.max_turns is not None and policy.tools:
         written, read = f"max_turns {policy.max_turns}", f"max_turns {rollout.max_turns}"

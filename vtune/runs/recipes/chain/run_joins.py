@@ -86,7 +86,7 @@ class Runs:
         own = {p.path for p in self._shop.writers_of(node.title)}
         if product is not None and product.path in own and product.by != node.title:
             why = f"{product.by} and {node.title} write {product.path}: the second start is refused"
-            fix = f"give the cold start a folder of its own in its header: --out {product.path}-sft"
+            fix = f"give the cold start its own folder in its header: --out {product.path}-sft"
             yield Join(product.by, node.title, "run folder", product.path, product.path, "break", why, fix)
 
     def _trains(self, name: str, recipe: RLRecipe, product: Product | None) -> Iterator[Join]:

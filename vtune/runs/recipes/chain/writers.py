@@ -81,7 +81,7 @@ class Workshop:
         """
         key = self._products.index(product)
         if product in self._making:
-            raise RecipeError(f"{product.path} is made of itself", fix="write elsewhere with --out")
+            raise RecipeError(f"{product.path} is made from itself", fix="write elsewhere with --out")
         if key not in self._made:
             self._making.append(product)
             folder = self._folder / str(key)
