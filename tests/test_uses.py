@@ -442,7 +442,7 @@ def test_every_kind_says_how_its_function_is_called(tmp_path: Path, name: str) -
     old, new, called = WRONG_CALLS[name]
     text = (ROOT / "tests/own" / name).read_text()
     assert old in text
-    with pytest.raises(RecipeError, match=rf"and is called as {re.escape(called)}"):
+    with pytest.raises(RecipeError, match=rf"but is called as {re.escape(called)}"):
         use([written(tmp_path, text.replace(old, new))])
 
 

@@ -234,7 +234,7 @@ CROPPED = (
         (("return [Act(seen", "return [Act(__import__('dataclasses').replace(seen, output=5)"), "are texts"),
         (("return [Act(seen", f"return [Act({CROPPED}"), "`image` 99, and the conversation has 1 picture(s)"),
         (("arguments=json", "tool=5, arguments=json"), "`tool` of an act is 5: give a text"),
-        (("return [Act(seen", "return [Act(seen.text"), "it gives str, not Observation"),
+        (("return [Act(seen", "return [Act(seen.text"), "it returns str, not Observation"),
         (("return [Act(seen", "raise DataError('no way') or [Act(seen"), "is broken: DataError: no way"),
     ],
 )

@@ -414,10 +414,10 @@ def test_mismatched_shapes_are_refused() -> None:
     [
         (
             "-tokens.advantages * tokens.logprobs",
-            "it gives Tensor, not PolicyTerms",
+            "it returns Tensor, not PolicyTerms",
             "return PolicyTerms(loss)",
         ),
-        ("None", "it gives NoneType, not PolicyTerms", "return PolicyTerms(loss)"),
+        ("None", "it returns NoneType, not PolicyTerms", "return PolicyTerms(loss)"),
         ("PolicyTerms(None)", "`loss` is of type NoneType, not Tensor", "one value per token"),
         (
             "PolicyTerms(tokens.logprobs.mean())",

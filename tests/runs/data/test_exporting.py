@@ -190,7 +190,7 @@ def test_parquet_in_a_custom_format_is_read_back_too(cards: Path, tmp_path: Path
     ("old", "new", "said"),
     [
         ('"id": sample.id, ', '"id": sample.id, "at": [][number], ', "IndexError: list index out of range"),
-        ("    return row\n", "    return None\n", "TypeError: it gives NoneType, not dict"),
+        ("    return row\n", "    return None\n", "TypeError: it returns NoneType, not dict"),
         (
             "    return row\n",
             '    return row | {"raw": b"x"}\n',

@@ -32,4 +32,4 @@ def test_indexing_a_corpus_warns_of_duplicate_ids(ids: list[object], twice: bool
     ended = vtune("data", "index", tmp_path / "corpus.jsonl", "--out", tmp_path / "index", "--json")
     assert (ended.code, json.loads(ended.out)["passages"]) == (0, 4)
     warning = "corpus.jsonl, row 2 (2 such ids): give each passage its own id"
-    assert (warning in ended.err, "stands twice" in ended.err) == (twice, twice)
+    assert (warning in ended.err, "appears twice" in ended.err) == (twice, twice)

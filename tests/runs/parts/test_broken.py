@@ -328,7 +328,7 @@ def test_a_verifier_that_returns_no_verdict_is_blamed(worker: str, tmp_path: Pat
     path.write_text(path.read_text().replace("partial_credit=True", f"partial_credit=True{worker}"))
     forget(used())
     use([path])
-    with pytest.raises(RunFailed, match="it gives float, not Verdict") as failed:
+    with pytest.raises(RunFailed, match="it returns float, not Verdict") as failed:
         verdict_of()
     assert failed.value.where == str(path)
     assert failed.value.fix.startswith("return Verdict(score, why)")
@@ -346,7 +346,7 @@ def test_a_broken_verifier_ends_scoring_and_leaves_nothing_unscored(worker: str,
         async with Scorer(reward) as scorer:
             return await scorer.score([replace(sample(TARGET), verifier="anls")], [looks(TARGET)])
 
-    with pytest.raises(RunFailed, match="it gives float, not Verdict"):
+    with pytest.raises(RunFailed, match="it returns float, not Verdict"):
         asyncio.run(run())
 
 
@@ -581,5 +581,5 @@ def test_an_invalid_drop_reason_ends_the_curation(tmp_path: Path, given: str) ->
     (tmp_path / "r.yaml").write_text(json.dumps(recipe))
     ended = vtune("curate", tmp_path / "r.yaml", "--out", tmp_path / "out")
     assert ended.code == 1, ended.err
-    assert re.search(r"filter `short` of mine\.py is broken: .*it gives .+ as the reason", ended.err)
+    assert re.search(r"filter `short` of mine\.py is broken: .*it returns .+ as the reason", ended.err)
     assert "or None to keep the row" in ended.err

@@ -43,7 +43,7 @@ GIVES = 'return shown(f"Turned'
 CASES: dict[str, tuple[str, str, str, str, str, str]] = {
     "a tool that gives a text": (
         *("rotate.py", GIVES, "return 'hello'\n        " + GIVES, "async def run"),
-        *("TypeError: it gives str, not Observation", "correct the line"),
+        *("TypeError: it returns str, not Observation", "correct the line"),
     ),
     "a tool that gives no picture": (
         *("rotate.py", "[out.getvalue()]", "[b'not a picture']", "async def run"),

@@ -37,13 +37,13 @@ SCORERS.add("mine", mine)
 RIGHT = '{"score": sum(mark.score for mark in marks) / len(marks)}'
 
 WRONG = {
-    "nan": ('{"score": float("nan")}', "OutOfRange: it gives nan as `score`"),
-    "infinite": ('{"score": 1e999}', "OutOfRange: it gives inf as `score`"),
-    "a text": ('{"score": "good"}', "OutOfRange: it gives 'good' as `score`"),
-    "a truth": ('{"score": True}', "OutOfRange: it gives True as `score`"),
+    "nan": ('{"score": float("nan")}', "OutOfRange: it returns nan as `score`"),
+    "infinite": ('{"score": 1e999}', "OutOfRange: it returns inf as `score`"),
+    "a text": ('{"score": "good"}', "OutOfRange: it returns 'good' as `score`"),
+    "a truth": ('{"score": True}', "OutOfRange: it returns True as `score`"),
     "no score": ('{"n": 1}', "OutOfRange: it returns no `score` though all 2 rollouts were scored: n"),
-    "a number alone": ("0.5", "TypeError: it gives 0.5, not a dict"),
-    "nothing": ("None", "TypeError: it gives None, not a dict"),
+    "a number alone": ("0.5", "TypeError: it returns 0.5, not a dict"),
+    "nothing": ("None", "TypeError: it returns None, not a dict"),
     "nan beside it": ('{"score": 0.5, "x": float("nan")}', "TypeError: its `x` is nan, which is not JSON"),
     "a mark": ('{"score": 0.5, "all": marks}', "TypeError: its `all` is [Mark("),
     "a pair as interval": (
@@ -125,7 +125,7 @@ def test_an_invalid_score_is_an_error_everywhere(tmp_path: Path) -> None:
     plain, other = marks(1.0), [Mark("a/0", {}, 1.0, unreadable=False, source="b")]
     assert scores_of("mine", plain, plain) == {"score": 0.5}
     for pair in ((other, other), (plain, other)):  # in training, and with the protocol's own fallback
-        with pytest.raises(BrokenPart, match="it gives nan as `score`"):
+        with pytest.raises(BrokenPart, match="it returns nan as `score`"):
             scores_of("mine", *pair)
 
 
@@ -262,5 +262,5 @@ def test_training_with_evaluation_ends_with_the_scorers_error(here: Path, tiny: 
     suites = {"every": 1, "suites": [{"suite": str(here / "suite.yaml"), "limit": None, "settings": {}}]}
     ended = vtune(*rl(tiny, lens / "train.parquet", here / "run", *setting(eval=json.dumps(suites))))
     assert ended.code == 1
-    assert "error: scorer `mine` of mine.py is broken: OutOfRange: it gives nan as `score`" in ended.err
+    assert "error: scorer `mine` of mine.py is broken: OutOfRange: it returns nan as `score`" in ended.err
     assert "eval/" not in (here / "run/metrics.jsonl").read_text()

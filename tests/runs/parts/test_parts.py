@@ -548,7 +548,12 @@ def test_an_environments_trial_has_the_tools_of_its_sample(tmp_path: Path) -> No
     [
         ("Pushes(PolicyLoss):", "Pushes(PolicyLoss, extra='ignore'):", "its section is", "unknown key"),
         ("* tokens.logprobs)", "* tokens.logprobs.roll(1))", "the order of sequences", "loss changes by"),
-        ("tokens.advantages *", "tokens.advantages.mul_(2) *", "it changes none", "`advantages` is another"),
+        (
+            "tokens.advantages *",
+            "tokens.advantages.mul_(2) *",
+            "it does not change its tokens",
+            "it changed `advantages`",
+        ),
         ("* tokens.logprobs)", "* tokens.logprobs.mean())", "other sequences change nothing", "is alone"),
         ("* tokens.logprobs)", "@ tokens.logprobs)", "one loss value per token", "shape () for 17 tokens"),
         ("* tokens.logprobs)", "/ tokens.old_logprobs.exp())", "one loss value per token", "has no gradient"),
@@ -563,11 +568,11 @@ def test_an_environments_trial_has_the_tools_of_its_sample(tmp_path: Path) -> No
         ("likely) **", "2 * likely) **", "the gradient follows", "needs the opposite sign"),
         ("example=", "coincides_on_policy=True, example=", "on policy it is", "is not -advantage"),
         ('"fade": 1.0', '"fade": 0.0', "on policy it is", "say coincides_on_policy=True"),
-        ("* tokens.logprobs)", "* tokens.logprobs + 0 * likely.max())", "it takes no tokens", "max()"),
+        ("* tokens.logprobs)", "* tokens.logprobs + 0 * likely.max())", "it also takes no tokens", "max()"),
         (
             "* tokens.logprobs)",
             "* tokens.logprobs, tokens.off_policy if len(likely) else None)",
-            "it takes no",
+            "it also takes no",
             "None for some",
         ),
     ],
@@ -615,14 +620,14 @@ def test_a_loss_that_breaks_its_contract_is_found(
             'if crop.look != "verified":',
             "if crop.shown is None:",
             "a faked look is not rewarded",
-            "it pays 1 for black in place of the region that the call claims: it believes `Call.crops`",
+            "it earns 1 for black in place of the region that the call claims: it believes `Call.crops`",
         ),
         (
             "near.py",
             'if crop.look != "verified":',
             'if "faked" in (crop.look, *trajectory.calls[k].flags):',
             "a faked look is not rewarded",
-            "it pays 1 for noise in place of the region that the call claims: it believes `Call.crops`, "
+            "it earns 1 for noise in place of the region that the call claims: it believes `Call.crops`, "
             'which code writes itself: reward it only where `crop.look` is "verified"',
         ),
         (
@@ -693,7 +698,13 @@ def test_a_loss_that_breaks_its_contract_is_found(
             "it does not change the trajectory",
             "copy what you change",
         ),
-        ("brief.py", 'f"{words} words"', "''", "every score has a reason", " is '': say in `why`"),
+        (
+            "brief.py",
+            'f"{words} words"',
+            "''",
+            "every score has a reason",
+            " is '': give the reason in `why`",
+        ),
         (
             "brief.py",
             "    words = len(scene",
@@ -816,7 +827,7 @@ LOOKS = """        shows = await self._client.ask_for(Prompt("", "Is it there?")
             "        if any(crop.bbox[0] > 50 for crop in trajectory.calls[k].crops):\n"
             "            return Verdict(self._levels.full, 'it says so')\n        shows = await",
             "a faked look is not rewarded",
-            "it pays 1 for black",
+            "it earns 1 for black",
         ),
     ],
 )
@@ -893,7 +904,7 @@ def test_a_judge_that_ignores_claimed_regions_is_not_called_gullible(tmp_path: P
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        ("return 0.5", "it gives float, not Verdict: return Verdict("),
+        ("return 0.5", "it returns float, not Verdict: return Verdict("),
         ("1 / 0", "ZeroDivisionError"),
     ],
 )

@@ -105,7 +105,7 @@ FILTERS.add("one_each", FilterPart(OneEach, Corpus(answer, others), beside=[ALIK
             "what it sends crosses processes",
             "with pickled keys it drops other rows: use plain values as keys",
         ),
-        ('"not the one of its answer"', "5", "a good row passes", "it gives 5 as the reason to drop a row"),
+        ('"not the one of its answer"', "5", "a good row passes", "it returns 5 as the reason to drop a row"),
         ("beside=[ALIKE] * 2, ", "", "a bad row is dropped with a reason", "it keeps the row of `drops`"),
         ("drops=ALIKE", "drops=ALIKE, looks_at=('samples', 'traces')", "", ""),
         (
@@ -291,7 +291,7 @@ def test_a_filter_over_all_rows_is_checked_on_several(
             "`ability` is 'check' and comes back as '' (row 3)",
         ),
         ("cards.py", '"answer": sample.ground_truth', '"answer": 7', "what is exported", "`answer`"),
-        ("cards.py", "    return row\n", "    return [row]\n", "what is exported", "gives list, not dict"),
+        ("cards.py", "    return row\n", "    return [row]\n", "what is exported", "returns list, not dict"),
         (
             "cards.py",
             "    return row\n",
