@@ -76,7 +76,7 @@ def test_the_ground_truth_earns_full_marks_at_the_tightest_threshold() -> None:
 
 
 def test_an_unknown_grid_is_refused() -> None:
-    with pytest.raises(RecipeError, match="no grid has 3 cells"):
+    with pytest.raises(RecipeError, match="a grid cannot have 3 cells"):
         drawn(1, grid=3)
 
 

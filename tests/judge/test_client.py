@@ -407,7 +407,7 @@ def test_a_password_in_a_url_is_refused_and_never_repeated(tmp_path: Path) -> No
         (
             [{"message": {"content": None, "reasoning_content": "so"}}],
             "came as thoughts",
-            "parser of reasoning",
+            "reasoning parser",
         ),
         ([], "it has no `choices`", "a model that chats"),
         ([{"message": {"content": ""}}], "reply is empty", "another model"),

@@ -270,7 +270,7 @@ def test_a_recipe_with_a_fixed_threshold_is_the_default_for_requests_without_one
     assert (right.status_code, right.json()["reward"]["accuracy"]) == (200, 1.0)
     (unsaid,) = asked(("POST", "/score", item), given=recipe().model_copy(update={"iou": staged}))
     assert unsaid.status_code == 422
-    assert "how tight" in unsaid.json()["error"]["what"]
+    assert "no IoU threshold" in unsaid.json()["error"]["what"]
 
 
 def without_iou(verifier: str) -> dict[str, Any]:

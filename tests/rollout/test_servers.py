@@ -622,7 +622,7 @@ def test_a_server_stuck_in_a_broadcast_without_sender_is_asked_once_and_named(
 
     draws = engine(policy, Play(policy), tmp_path, "a")
     draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(stands), timeout=PATIENCE)
-    with pytest.raises(RunFailed, match=r"no answer to GET /weight_info in time.*has to be started again"):
+    with pytest.raises(RunFailed, match=r"no answer to GET /weight_info in time.*has to be restarted"):
         asyncio.run(draws.take(weights, 0))
     assert asked == [60.0]
 

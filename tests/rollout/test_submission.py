@@ -81,7 +81,7 @@ def test_the_end_of_a_turn_is_distinguished_from_a_stop_text(policy: Policy) -> 
 @pytest.mark.parametrize("finish", ["error", "abort"])
 def test_a_turn_aborted_by_vllm_is_not_a_turn_cut_at_its_limit(policy: Policy, finish: str) -> None:
     given = answer(policy, finish=finish, token_ids=[], logprobs=[], spans=[])
-    with pytest.raises(RunFailed, match=rf"gave a turn up \({finish}\) after 0 tokens"):
+    with pytest.raises(RunFailed, match=rf"aborted a turn \({finish}\) after 0 tokens"):
         Submissions(policy).completion(request(policy), given)
 
 

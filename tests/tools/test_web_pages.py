@@ -486,7 +486,7 @@ def test_a_damaged_record_is_an_error_that_names_the_line(web: FakeWeb, tmp_path
     for rules in ({}, {"replay": (str(file),)}):
         with pytest.raises(DataError, match=r"web\.jsonl:2"):
             searched(section(web), file, "tower", **rules)
-    with pytest.raises(DataError, match="no record of the web"):
+    with pytest.raises(DataError, match="cannot read a record of the web"):
         searched(section(web), file, "tower", replay=(str(tmp_path / "absent"),))
 
 

@@ -260,7 +260,7 @@ ANSWER = ("gpt", END)
     ("row", "why"),
     [
         (said(("gpt", "Yes."), ("user", "Sure?"), ANSWER), "neither ends"),
-        (said(("bot", "Yes.")), "a turn is of 'bot'"),
+        (said(("bot", "Yes.")), "a turn has the role 'bot'"),
         (said(("gpt", CALL), ("tool", "x")), "must end with an assistant turn"),
         (said(("gpt", "<tool_call>{</tool_call>"), ("tool", "x"), ANSWER), "not JSON"),
         (said(("tool_call", '{"arguments": {}}'), ("tool", "x"), ANSWER), "a call {name, arguments}"),
@@ -274,8 +274,8 @@ ANSWER = ("gpt", END)
         ({"prompt": "?", "chosen": "Yes.", "rejected": "No."}, "a chosen and a rejected reply"),
         ({"prompt": turns(ANSWER), "completion": "Yes."}, "`completion`, where it is learnt"),
         ({"prompt": "?", "completion": 7}, "a list of turns"),
-        (said(ANSWER) | {"videos": ["a.mp4"]}, "pictures alone"),
-        (said(ANSWER) | {"objects": {"bbox": [[1, 2, 3, 4]]}}, "stand apart"),
+        (said(ANSWER) | {"videos": ["a.mp4"]}, "only pictures"),
+        (said(ANSWER) | {"objects": {"bbox": [[1, 2, 3, 4]]}}, "given apart"),
         (said(("gpt", f"<image>{END}")) | {"images": [jpeg(0)] * 2}, "2 pictures for 1"),
         (said(("gpt", "")), "turn 1 of a trace, of the assistant, is empty"),
         (

@@ -222,8 +222,8 @@ def test_thyme_becomes_turns_calls_and_pictures_in_order(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("response", "why"),
     [
-        ("<answer>7</answer><sandbox_output>5</sandbox_output>", "follows no <code>"),
-        ("<code>x</code> so <sandbox_output>5</sandbox_output><answer>7</answer>", "follows no <code>"),
+        ("<answer>7</answer><sandbox_output>5</sandbox_output>", "has no <code>"),
+        ("<code>x</code> so <sandbox_output>5</sandbox_output><answer>7</answer>", "has no <code>"),
         ("<code>x</code><sandbox_output>5 <answer>7</answer>", "a <sandbox_output> has no end"),
         ("<code>x</code>5</sandbox_output><answer>7</answer>", "a <sandbox_output> has no end"),
         ("It is seven.", "no <answer>"),

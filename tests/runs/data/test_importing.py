@@ -615,7 +615,7 @@ def test_a_trace_that_would_change_is_not_exported_to_thyme(
     [
         ("assistant", "Let me see.", "cannot be separated from the next"),
         ("user", "<sandbox_output>\n7\n</sandbox_output>", "cannot be separated from the next"),
-        (None, "No code, and yet", "follows no <code>"),
+        (None, "No code, and yet", "has no <code>"),
     ],
     ids=["two turns of the assistant", "two outputs", "an output without code"],
 )

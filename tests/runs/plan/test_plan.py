@@ -498,7 +498,7 @@ def test_a_memory_share_too_small_for_vllm_does_not_fit_and_is_not_advised(
 def test_a_memory_share_too_small_for_vllm_is_reported_with_the_need() -> None:
     lines = list(plan_lines({"plan": plan(codev(rollout__gpu_memory=0.1), machine_of(8, 80))}))
     assert any(line.startswith("DOES NOT FIT") for line in lines)
-    assert "rollout.gpu_memory 0.1 gives vLLM 8.0 GB, and it needs 20.4 GB to start" in lines
+    assert "rollout.gpu_memory 0.1 gives vLLM 8.0 GB, but it needs 20.4 GB to start" in lines
 
 
 def test_advice_that_moves_memory_to_the_host_says_how_much() -> None:

@@ -250,7 +250,7 @@ def test_the_suffix_sets_a_figures_format(folder: Path, tmp_path: Path, ending: 
     ("of", "name", "why"),
     [
         ("", "figure.gif", "does not have the ending of a picture"),
-        ("plain/seed-0", "figure.svg", "of one sweep"),
+        ("plain/seed-0", "figure.svg", "shows one sweep"),
         ("", "sweep.yaml/figure.svg", "is a file, not a folder"),
     ],
 )
