@@ -432,7 +432,8 @@ def test_mismatched_shapes_are_refused() -> None:
         ("PolicyTerms(tokens.logprobs.detach())", "its loss has no gradient", "without `detach`"),
         (
             'PolicyTerms(tokens.logprobs * float("nan"))',
-            "its loss is nan for a token with a log-probability of -1 (-1 when sampled) and an advantage of 1",
+            "its loss is nan for a token with a log-probability of -1 (-1 when sampled) and an "
+            "advantage of 1",
             "clamp what overflows",
         ),
     ],
