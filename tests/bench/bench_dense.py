@@ -47,8 +47,10 @@ class WordMeans:
         unit: NDArray[np.float32] = mean / np.linalg.norm(mean)
         return unit
 
-    def passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return np.stack([self.query(text) for text in texts])
+
+    passages = queries
 
 
 def test_dense_search_against_bm25(tmp_path: Path) -> None:

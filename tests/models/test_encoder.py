@@ -53,14 +53,14 @@ def test_an_e5_embedding_is_the_mean_over_tokens_with_the_prefix(bert: Path) -> 
     stock = AutoModel.from_pretrained(bert).eval()
     tokens = json.loads((bert / "tokenizer.json").read_text())["model"]["vocab"]
     for vector, prefix in (
-        (model.query("ferry sark"), "query"),
+        (model.queries(["ferry sark"])[0], "query"),
         (model.passages(["ferry sark"])[0], "passage"),
     ):
         ids = [tokens[word] for word in ("[CLS]", prefix, ":", "ferry", "sark", "[SEP]")]
         with torch.no_grad():
             mean = stock(torch.tensor([ids])).last_hidden_state[0].mean(dim=0)
         assert vector == pytest.approx((mean / mean.norm()).numpy(), abs=1e-6)
-    assert model.query("ferry") != pytest.approx(model.passages(["ferry"])[0], abs=1e-6)
+    assert model.queries(["ferry"])[0] != pytest.approx(model.passages(["ferry"])[0], abs=1e-6)
 
 
 def test_a_decoder_is_read_at_its_last_token(decoder: Path) -> None:

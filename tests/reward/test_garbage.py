@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import HANGS
 from tests.reward.build import TARGET, looks, recipe, sample
 from tests.verifiers.cases import sample_of, wrap
 from vtune.errors import DataError, ServiceError
@@ -241,6 +242,7 @@ def test_a_large_request_is_parsed_in_a_thread_with_the_same_result() -> None:
 
 def test_requests_beyond_capacity_are_refused_and_release_their_space() -> None:
     async def receive() -> Any:
+        await asyncio.sleep(0)
         return {"type": "http.request", "body": b"x" * 60, "more_body": False}
 
     async def story() -> int:
@@ -260,6 +262,33 @@ def test_requests_beyond_capacity_are_refused_and_release_their_space() -> None:
         return (await first or 0) + (await bodies.read(receive, answer) or 0)
 
     assert asyncio.run(story()) == 120
+
+
+def test_a_client_that_hangs_up_cancels_its_answer() -> None:
+    messages = [{"type": "http.request", "body": b"x", "more_body": False}, {"type": "http.disconnect"}]
+    ended = []
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def endless(body: bytes) -> int:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(body)
+        return 0
+
+    async def overdue(_: bytes) -> int:
+        raise TimeoutError
+
+    async def story() -> None:
+        assert await asyncio.wait_for(Bodies().read(receive, endless), HANGS) is None
+        messages.append({"type": "http.request", "body": b"y", "more_body": False})
+        with pytest.raises(TimeoutError):  # of the answer itself
+            await Bodies().read(receive, overdue)
+
+    asyncio.run(story())
+    assert ended == [b"x"]
 
 
 RESULT = {

@@ -34,6 +34,9 @@ class Hashed:
         vector = _point(text.split()[0]) + 0.5 * _point(text)
         return (vector / np.linalg.norm(vector)).astype(np.float32)
 
+    def queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.stack([self.query(text) for text in texts])
+
     def passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
         if self._left is not None:
             if self._left == 0:

@@ -124,10 +124,9 @@ class Encoder:
         }
         """What an index records about it: who embedded the passages, and how queries must be embedded."""
 
-    def query(self, text: str) -> Vectors:
-        """The vector of a query, shape (width,)."""
-        vector: Vectors = self._embed([self._settings.query_prefix + text])[0]
-        return vector
+    def queries(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of queries, in their order."""
+        return self._embed([self._settings.query_prefix + text for text in texts])
 
     def passages(self, texts: Sequence[str]) -> Vectors:
         """The vectors of passages, in their order."""

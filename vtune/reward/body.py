@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from starlette.types import Receive
 
 from vtune.errors import DataError, ServiceError
+from vtune.reward.while_connected import while_connected
 
 ELEMENTS = 300_000
 """Limit on values in one JSON text; ours: twice what a thousand trajectories with four calls each have. This
@@ -32,7 +33,7 @@ HELD = 2**30
 """Limit on the total bytes of all bodies being received or scored; ours. Less would turn away 64 clients with
 8 MiB of pictures each."""
 
-FEWER = "send fewer trajectories at once"
+FEWER = "send less in one request"
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class Bodies:
         self._large = asyncio.Semaphore(1)
 
     async def read(self, receive: Receive, answer: Callable[[bytes], Awaitable[T]]) -> T | None:
-        """Answer a body once it has arrived; None if the client has disconnected.
+        """Answer a body once it has arrived; None if the client disconnects, which cancels the answer.
 
         Raises:
             Busy: If too many bytes are held already; the rest of the body stays unread.
@@ -81,7 +82,8 @@ class Bodies:
                 if marks > MARKS:
                     raise TooMuch(f"the JSON has more than {ELEMENTS} values", fix=FEWER)
                 if not message.get("more_body"):
-                    return await answer(parts[0] if len(parts) == 1 else b"".join(parts))
+                    body = parts[0] if len(parts) == 1 else b"".join(parts)
+                    return await while_connected(receive, answer(body))
         finally:
             self._held -= size
 

@@ -153,20 +153,19 @@ class Service:
             ServiceError: If a worker or the judge failed.
         """
         began = time.monotonic()
-        recipe, status, verifier = self._recipe, FAILED, ""
+        recipe, verifier = self._recipe, ""
         try:
             sample = sample_of(request, None if recipe is None else recipe.iou)
             verifier = sample.verifier
             ask = None if recipe is None else Judges(recipe.evidence, self._client).same_answer
             verdict = await self._verifying.verify(request.response, sample, judge=ask)
             rewards = rewards_of(request, verdict)
-            status = OK
-            return {"rewards": rewards}
-        except VtuneError as error:
-            status = status_of(error)
-            raise
-        finally:
+        except Exception as error:
+            status = status_of(error) if isinstance(error, VtuneError) else FAILED
             self.counts.add(verifier, status, time.monotonic() - began)
+            raise
+        self.counts.add(verifier, OK, time.monotonic() - began)
+        return {"rewards": rewards}
 
     async def _all(self, items: Sequence[Read], recipe: RewardRecipe) -> list[dict[str, Any]]:
         if len(items) == 1:  # by far the most common request: a separate task would only cost time

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ class PassageIndex:
     Raises:
         DataError: If the folder holds no complete index of passages.
     """
+
+    together = 1
+    """Queries to search at once: more would save nothing, and make others wait."""
 
     def __init__(self, folder: Path) -> None:
         facts = read_manifest(folder, "passages")
@@ -42,11 +45,13 @@ class PassageIndex:
 
     def find(self, query: str, top_k: int) -> list[Passage]:
         """The same, synchronously."""
-        return [passage for passage, _ in self.find_scored(query, top_k)]
+        return [self._passage(number) for number, _ in self.rank(query, top_k)]
 
-    def find_scored(self, query: str, top_k: int) -> list[tuple[Passage, float]]:
-        """The same, with their scores."""
-        return [(self._passage(number), score) for number, score in self.rank(query, top_k)]
+    def find_scored(self, queries: Sequence[str], top_k: int) -> list[list[tuple[Passage, float]]]:
+        """The same for several queries, with the scores."""
+        return [
+            [(self._passage(number), score) for number, score in self.rank(query, top_k)] for query in queries
+        ]
 
     def rank(self, query: str, top_k: int) -> list[tuple[int, float]]:
         """(index of the passage, score) of the best passages, in order."""

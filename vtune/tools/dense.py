@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +30,9 @@ class DenseIndex:
     Raises:
         DataError: If the folder contains no complete dense index, or a different encoder built it.
     """
+
+    together = 32
+    """Queries to search at once; ours: an encoder on a CPU then needs a third of the time per query."""
 
     def __init__(self, folder: Path, encoder: TextEncoder) -> None:
         facts = read_manifest(folder, "dense")
@@ -62,17 +66,22 @@ class DenseIndex:
 
     def find(self, query: str, top_k: int) -> list[Passage]:
         """The same, synchronously."""
-        return [passage for passage, _ in self.find_scored(query, top_k)]
+        (found,) = self.find_scored([query], top_k)
+        return [passage for passage, _ in found]
 
-    def find_scored(self, query: str, top_k: int) -> list[tuple[Passage, float]]:
-        """The same, with their scores."""
+    def find_scored(self, queries: Sequence[str], top_k: int) -> list[list[tuple[Passage, float]]]:
+        """The same for several queries, embedded at once, with the scores."""
         return [
-            (Passage(**json.loads(self._records[number])), score) for number, score in self.rank(query, top_k)
+            [
+                (Passage(**json.loads(self._records[number])), score)
+                for number, score in self.nearest(vector, top_k)
+            ]
+            for vector in self._encoder.queries(queries)
         ]
 
     def rank(self, query: str, top_k: int) -> list[tuple[int, float]]:
         """(index of the passage, score) of the best passages, in order."""
-        return self.nearest(self._encoder.query(query), top_k)
+        return self.nearest(self._encoder.queries([query])[0], top_k)
 
     def nearest(self, vector: NDArray[np.float32], top_k: int) -> list[tuple[int, float]]:
         """The same for a vector, shape (width,)."""

@@ -56,8 +56,8 @@ class TextEncoder(Protocol):
     facts: Mapping[str, Any]
     """Must include a `fingerprint`: vectors are comparable only if it is the same."""
 
-    def query(self, text: str) -> NDArray[np.float32]:
-        """Shape (width,)."""
+    def queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Shape (texts, width)."""
         ...
 
     def passages(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import signal
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -14,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import HANGS
 from tests.models.rows import picture
 from tests.reward.build import recipe as reward_recipe
 from tests.rollout.build import ANSWER, SAMPLE, FakeSandbox, job, recipe
 from tests.runs.commands import rl, vtune
 from tests.served import Served, serving
+from tests.tools.encoders import build_encoder
 from vtune.errors import RecipeError, ServiceError
 from vtune.models.policy import Policy
 from vtune.reward.checking import check_unscored
@@ -26,6 +29,7 @@ from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.agent.tools import ToolsRecipe, check_asking, tools_of
+from vtune.runs.data.dense import index_dense
 from vtune.runs.data.indexing import index_passages, index_pictures
 from vtune.runs.plan.checks import _searches as check_searches
 from vtune.runs.serve.search import SearchService, app_of
@@ -382,6 +386,7 @@ def test_a_batch_does_not_fail_because_of_one_long_query(service: Served) -> Non
         ({}, "`queries` must be a list of texts"),
         ({"queries": "ferry"}, "`queries` must be a list of texts"),
         ({"queries": [1]}, "`queries` must be a list of texts"),
+        ({"queries": ["a"] * 4097}, "`queries` has 4097, the limit is 4096"),
         ({"queries": ["a"], "topk": 0}, "`topk` must be a whole number from 1 to 100"),
         ({"queries": ["a"], "topk": True}, "`topk` must be a whole number from 1 to 100"),
         ({"queries": ["a"], "return_scores": 1}, "`return_scores` must be true or false"),
@@ -390,6 +395,105 @@ def test_a_batch_does_not_fail_because_of_one_long_query(service: Served) -> Non
 def test_a_wrong_batch_is_refused_with_a_reason(service: Served, asked: dict[str, Any], why: str) -> None:
     code, answer = retrieve(service, **asked)
     assert (code, answer["error"]["what"]) == (422, why)
+
+
+class Held:
+    """An index that answers one query after the other, once `go` is set; `seen` are those it was asked."""
+
+    together = 1
+
+    def __init__(self) -> None:
+        self.go, self.seen = threading.Event(), list[str]()
+
+    def find(self, query: str, top_k: int) -> list[Passage]:
+        self.find_scored([query], top_k)
+        return []
+
+    def find_scored(self, queries: list[str], top_k: int) -> list[list[tuple[Passage, float]]]:
+        self.seen += queries
+        self.go.wait(HANGS)
+        return [[] for _ in queries]
+
+
+async def started(folder: Path, batch: list[str]) -> tuple[Held, SearchService, "asyncio.Task[Any]"]:
+    """A batch whose first query is being answered by the only thread."""
+    index, service = Held(), SearchService(folder / "index", None, threads=1)
+    service._passages = index  # type: ignore[assignment]
+    task = asyncio.create_task(service.retrieve({"queries": batch}))
+    while not index.seen:
+        await asyncio.sleep(0.001)
+    return index, service, task
+
+
+def test_a_single_query_does_not_wait_for_a_whole_batch(folder: Path) -> None:
+    async def main() -> list[str]:
+        index, service, batch = await started(folder, ["a", "b", "c"])
+        single = asyncio.create_task(service.search({"query": "single", "top_k": 1}))
+        await asyncio.sleep(0)
+        index.go.set()
+        await asyncio.gather(batch, single)
+        return index.seen
+
+    assert asyncio.run(main()) == ["a", "single", "b", "c"]
+
+
+def test_a_cancelled_batch_asks_no_more(folder: Path) -> None:
+    async def main() -> list[str]:
+        index, service, batch = await started(folder, ["a", "b", "c"])
+        batch.cancel()
+        await asyncio.wait({batch})
+        index.go.set()
+        await service.search({"query": "next", "top_k": 1})
+        return index.seen
+
+    assert asyncio.run(main()) == ["a", "next"]
+
+
+def test_a_client_that_hangs_up_ends_its_batch(folder: Path) -> None:
+    service = SearchService(folder / "index", None, threads=1)
+    service._passages = index = Held()  # type: ignore[assignment]
+    app = app_of(service, token=None, max_bytes=2**20)
+    body = json.dumps({"queries": ["a", "b", "c"]}).encode()
+    messages = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(_: Any) -> None:
+        pass
+
+    async def main() -> None:
+        headers = [(b"content-length", b"40")]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/retrieve",
+            "query_string": b"",
+            "headers": headers,
+        }
+        await app(scope, receive, send)
+        index.go.set()
+
+    asyncio.run(main())
+    assert index.seen == ["a"]
+
+
+def test_a_dense_batch_finds_what_each_query_finds_alone(folder: Path) -> None:
+    build_encoder(folder / "encoder", ["ferry", "sark", "island", "sails", "to"], seed=0)
+    index_dense(folder / "corpus.jsonl", folder / "dense", encoder=str(folder / "encoder"), family="e5")
+    service = SearchService(folder / "dense", None, threads=2)
+    queries = [f"ferry {'sark ' * (number % 7)}island" for number in range(70)] + [" "]
+
+    def asked(queries: list[str]) -> list[Any]:
+        sent = {"queries": queries, "topk": 2, "return_scores": True}
+        return list(asyncio.run(service.retrieve(sent))["result"])
+
+    together = asked(queries)
+    assert together[-1] == []
+    for one, query in zip(together, queries, strict=True):
+        (alone,) = asked([query])
+        assert [row["document"] for row in one] == [row["document"] for row in alone]
+        assert [row["score"] for row in one] == pytest.approx([row["score"] for row in alone], abs=1e-5)
 
 
 def test_documents_without_scores_are_read_and_other_answers_are_not() -> None:

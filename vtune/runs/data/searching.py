@@ -56,9 +56,9 @@ def _passages(
     return [
         [
             {"score": score, "id": passage.id, "title": passage.title, "text": passage.text}
-            for passage, score in index.find_scored(encodable(query), top_k)
+            for passage, score in found
         ]
-        for query in queries
+        for found in index.find_scored([encodable(query) for query in queries], top_k)
     ]
 
 

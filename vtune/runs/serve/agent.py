@@ -3,13 +3,12 @@
 import asyncio
 import itertools
 import socket
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from starlette.types import ASGIApp, Receive
+from starlette.types import ASGIApp
 
 from vtune.config import find, load_recipe
 from vtune.errors import DataError, RecipeError, ServiceError, VtuneError
@@ -40,8 +39,6 @@ ASKED = "POST /v1/chat/completions, GET /v1/models or GET /health"
 
 GONE = Response()
 """Response to a client that has hung up, so nobody reads it."""
-
-T = TypeVar("T")
 
 
 def read_agent(name: str, overrides: list[str]) -> AgentRecipe:
@@ -273,11 +270,9 @@ def app_of(service: AgentService, *, token: str | None, max_bytes: int) -> ASGIA
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
-        async def answered(body: bytes) -> Response | None:
+        async def answered(body: bytes) -> Response:
             asked = await bodies.parse(body, read_request)
-            completion = await while_there(request.receive, service.answer(asked))
-            if completion is None:
-                return None
+            completion = await service.answer(asked)
             if asked.stream:
                 data = events_of(completion, usage=asked.stream_usage)
                 return Response(data, media_type="text/event-stream")
@@ -287,31 +282,6 @@ def app_of(service: AgentService, *, token: str | None, max_bytes: int) -> ASGIA
 
     answer_errors(app, asked=ASKED, status_of=status_of, body_of=error_body)
     return Guard(app, token=token, max_bytes=max_bytes, worded=_as_openai)
-
-
-async def while_there(receive: Receive, work: Coroutine[Any, Any, T]) -> T | None:
-    """The result of some work; None if the client disconnects: the work is then cancelled and has ended."""
-    task = asyncio.create_task(work)
-    watch = asyncio.create_task(_gone(receive))
-    try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-        return await task if task.done() else None
-    finally:
-        for one in (watch, task):
-            await _ended(one)
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _ended(task: "asyncio.Task[Any]") -> None:
-    """Cancel a task if it is still running, and wait until it has ended."""
-    if not task.done():
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 _CODES = {UnknownModel: "model_not_found", TooLong: "context_length_exceeded"}

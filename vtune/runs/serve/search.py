@@ -4,9 +4,11 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from starlette.types import ASGIApp
@@ -32,11 +34,16 @@ if TYPE_CHECKING:
 TOP_K = 100
 """Results per query at most; ours."""
 
+QUERIES = 4096
+"""Queries per request at most; ours: Search-R1 sends those of a training batch at once, some thousand."""
+
 ASKED = "POST /search, POST /retrieve, POST /images or GET /health"
 """The requests that the service answers."""
 
 GONE = Response()
 """Response to a client that has hung up, so nobody reads it."""
+
+T = TypeVar("T")
 
 
 def run_search(
@@ -90,7 +97,11 @@ class Encoders:
 
 
 class SearchService:
-    """Answers queries to its indexes; reading them uses threads, not the event loop."""
+    """Answers queries to its indexes; reading them uses threads, not the event loop.
+
+    Each thread takes what has waited longest, and a batch of queries waits anew for each part of it. So
+    requests take turns, whatever their size, and one that is cancelled leaves at most a part in each thread.
+    """
 
     def __init__(
         self,
@@ -123,7 +134,8 @@ class SearchService:
             self._pictures = PictureIndex(pictures, min_score=least, encoder=image)
         if encoders.device is not None and text is None and image is None:
             raise RecipeError("no index here uses a model", fix="leave --device out")
-        self._room = asyncio.Semaphore(threads)
+        self._lanes = threads
+        self._threads = ThreadPoolExecutor(threads, "search")
 
     def health(self) -> dict[str, Any]:
         """What it can search; None for an index that it does not have."""
@@ -143,8 +155,7 @@ class SearchService:
         query, top_k = _field(asked, "query"), _top_k(asked)
         if len(query) > LONGEST_QUERY:
             raise DataError(f"`query` has more than {LONGEST_QUERY} characters", fix="ask a shorter question")
-        async with self._room:
-            found = await index.search(query, top_k)
+        found = await self._in_turn(index.find, query, top_k)
         return {"results": [{"id": one.id, "title": one.title, "text": one.text} for one in found]}
 
     async def retrieve(self, asked: Any) -> dict[str, Any]:
@@ -158,15 +169,24 @@ class SearchService:
         """
         index = self._index()
         queries, top_k, scores = _batch(asked)
+        result: list[list[dict[str, Any]]] = [[] for _ in queries]
+        full = [number for number, query in enumerate(queries) if query.strip()]
+        parts = iter([full[start : start + index.together] for start in range(0, len(full), index.together)])
 
-        async def found(query: str) -> list[dict[str, Any]]:
-            if not query.strip():
-                return []
-            async with self._room:
-                best = await asyncio.to_thread(index.find_scored, encodable(query[:LONGEST_QUERY]), top_k)
-            return packed(best, scores=scores)
+        async def lane() -> None:
+            for part in parts:
+                cut = [encodable(queries[number][:LONGEST_QUERY]) for number in part]
+                found = await self._in_turn(index.find_scored, cut, top_k)
+                for number, best in zip(part, found, strict=True):
+                    result[number] = packed(best, scores=scores)
 
-        return {"result": await asyncio.gather(*map(found, queries))}
+        async with asyncio.TaskGroup() as lanes:
+            for _ in range(self._lanes):
+                lanes.create_task(lane())
+        return {"result": result}
+
+    async def _in_turn(self, search: Callable[..., T], *given: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(search, *given))
 
     def _index(self) -> "PassageIndex | DenseIndex":
         if self._passages is None:
@@ -187,8 +207,7 @@ class SearchService:
         except (binascii.Error, ValueError):
             fix = "send the file's bytes in base64; of a data URL, only what follows the comma"
             raise DataError("`picture` is not base64", fix=fix) from None
-        async with self._room:
-            found = await self._pictures.search(picture, top_k)
+        found = await self._in_turn(self._pictures.find, picture, top_k)
         return {
             "results": [
                 {
@@ -264,6 +283,8 @@ def _batch(asked: Any) -> tuple[list[str], int, bool]:
     fix = 'send {"queries": ["…"], "topk": 3, "return_scores": true}'
     if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
         raise DataError("`queries` must be a list of texts", fix=fix)
+    if len(queries) > QUERIES:
+        raise DataError(f"`queries` has {len(queries)}, the limit is {QUERIES}", fix="send fewer at once")
     if type(top_k) is not int or not 1 <= top_k <= TOP_K:
         raise DataError(f"`topk` must be a whole number from 1 to {TOP_K}", fix=fix)
     if not isinstance(scores, bool | None):
