@@ -150,6 +150,15 @@ def test_an_unreadable_answer_is_a_service_error(tmp_path: Path) -> None:
             assert len(asked) == 1
 
 
+def test_an_answer_without_a_list_of_results_is_a_failure_and_not_an_empty_result(tmp_path: Path) -> None:
+    with serper(body=b'{"message": "Not enough credits"}') as (url, asked):
+        (failed,) = search(url, tmp_path / "a.jsonl", "ferry")
+        assert isinstance(failed, ServiceError)
+        assert "Not enough credits" in failed.what
+        assert len(asked) == 3
+    assert not (tmp_path / "a.jsonl").exists()
+
+
 def test_a_truncated_record_loses_only_its_last_line(tmp_path: Path) -> None:
     record = tmp_path / "search.jsonl"
     with serper() as (url, asked):

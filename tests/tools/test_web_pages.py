@@ -622,7 +622,19 @@ def test_a_failing_engine_is_our_error_and_nothing_is_recorded(web: FakeWeb, tmp
     assert isinstance(searched(section(web), tmp_path / "web.jsonl", "tower")[0], list)
 
 
-@pytest.mark.parametrize("answer", [None, [], "x", {"results": 7}, {"results": ["x"]}])
+def test_nothing_found_by_engines_that_failed_is_our_error(web: FakeWeb, tmp_path: Path) -> None:
+    file, patience = tmp_path / "web.jsonl", PATIENCE.model_copy(update={"retries": 1})
+    web.unresponsive = [["google", "Suspended: too many requests"]]
+    towers, nothing = searched(section(web, read=0), file, "tower", "nothing", patience=patience)
+    assert len(found(towers)) == 2
+    assert isinstance(nothing, ServiceError)
+    assert "Suspended: too many requests" in nothing.what
+    assert web.asked.count("GET /search") == 3
+    web.unresponsive = []
+    assert searched(section(web), file, "nothing") == [[]]
+
+
+@pytest.mark.parametrize("answer", [None, [], "x", {}, {"results": 7}, {"results": ["x"]}])
 def test_an_invalid_engine_answer_is_our_error(answer: Any) -> None:
     with pytest.raises(ServiceError):
         read_hits(ENGINES["searxng"], answer)
@@ -637,7 +649,6 @@ def test_a_result_without_address_or_title_is_left_out() -> None:
         {"url": "", "title": ""},
     ]
     assert [(hit.url, hit.snippet) for hit in read_hits(ENGINES["searxng"], {"results": rows})] == [("u", "")]
-    assert read_hits(ENGINES["searxng"], {}) == []
 
 
 def recipe(web: FakeWeb, **rules: Any) -> ToolsRecipe:

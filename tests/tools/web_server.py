@@ -82,6 +82,8 @@ class FakeWeb:
     """Parameters of each GET search."""
     port: int = 0
     engine_status: int = 200
+    unresponsive: list[list[str]] = field(default_factory=list)
+    """Engines behind the GET search that failed, and why."""
     busy_headers: dict[str, str] = field(default_factory=dict)
     """Headers of answers by the engine and busy pages with a status other than 200."""
     busy: dict[str, list[int]] = field(default_factory=dict)
@@ -114,7 +116,8 @@ class Handler(BaseHTTPRequestHandler):
                 {"url": url, "title": "T", "content": f"S {place}"}
                 for place, url in enumerate(self.web.results(sent["q"][0]))
             ]
-            self._json({"query": sent["q"][0], "results": rows})
+            failed = self.web.unresponsive
+            self._json({"query": sent["q"][0], "results": rows, "unresponsive_engines": failed})
         elif parts.path == "/slow":
             self._slowly()
         else:

@@ -36,6 +36,8 @@ class Engine:
     """Key of the list of results."""
     columns: tuple[str, str, str]
     """Keys of a result: address, title, snippet."""
+    failed: str | None = None
+    """Key of a list of failures that an answer without results may come from."""
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -55,6 +57,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             posts=False,
             results="results",
             columns=("url", "title", "content"),
+            failed="unresponsive_engines",
         ),
     }
 )
@@ -83,16 +86,27 @@ async def ask(engine: Engine, poster: Poster, what: str, count: int) -> list[Hit
     return read_hits(engine, answer)[:count]
 
 
+def outage(engine: Engine, answer: Any) -> str:
+    """What failed behind an answer with status 200; "" if nothing did: it may still have found nothing."""
+    if not isinstance(answer, dict):
+        return ""
+    if engine.results not in answer:
+        return f"its answer has no `{engine.results}`: {answer!r:.200}"
+    if answer[engine.results] == [] and engine.failed is not None and (failed := answer.get(engine.failed)):
+        return f"it found nothing, and `{engine.failed}` are {failed!r:.200}"
+    return ""
+
+
 def read_hits(engine: Engine, answer: Any) -> list[Hit]:
     """The results of an answer; one without an address or a title is left out.
 
     Raises:
         ServiceError: If it is not in the format of this engine.
     """
-    rows = answer.get(engine.results, []) if isinstance(answer, dict) else None
+    rows = answer.get(engine.results) if isinstance(answer, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ServiceError(
-            f"not an answer of a search engine: {str(answer)[:200]!r}",
+            f"not an answer of a search engine: {answer!r:.200}",
             fix="check `engine` and `url` of the tool",
         )
     found = [tuple(row.get(column) for column in engine.columns) for row in rows]

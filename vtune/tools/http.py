@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -53,8 +53,8 @@ class Patience(Strict):
     timeout_s: float = Field(gt=0)
     """Per attempt, in seconds."""
     retries: int = Field(ge=0)
-    """Retries after a failed connection, a timeout, a wrongly compressed body, or a status 408, 429 or 5xx;
-    none earlier than its header Retry-After asks for."""
+    """Retries after a failed connection, a timeout, a wrongly compressed body, a status 408, 429 or 5xx, or a
+    search engine's answer that reports a failure; none earlier than its header Retry-After asks for."""
     deadline_s: float = Field(gt=0)
     """For all attempts together, in seconds; after that the failure is ours and the trajectory is unscored.
     """
@@ -69,7 +69,15 @@ class Poster:
     each request gets one attempt, until one succeeds. So an outage stops a run in minutes instead of hours.
     """
 
-    def __init__(self, url: str, patience: Patience, *, headers: Mapping[str, str], name: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        patience: Patience,
+        *,
+        headers: Mapping[str, str],
+        name: str,
+        outage: Callable[[Any], str] = lambda answer: "",
+    ) -> None:
         """Create a client that is not connected yet.
 
         Args:
@@ -77,11 +85,13 @@ class Poster:
             patience: How long to wait.
             headers: Sent with every request.
             name: Name of the service in errors.
+            outage: Says what failed behind an answer with status 200, which is then retried; "" if nothing.
         """
         self._url = url
         self._patience = patience
         self._headers = dict(headers)
         self._name = name
+        self._outage = outage
         self._room = asyncio.Semaphore(patience.concurrency)
         self._failures = 0
         self._http: httpx2.AsyncClient | None = None
@@ -148,21 +158,25 @@ class Poster:
         status = response.status_code
         if status >= 500 or status in RETRIED:
             raise _Again(f"HTTP {status}: {response.text[:200]}", after=retry_after(response.headers))
-        self._failures = 0
         if status != 200:
+            self._failures = 0
             raise ServiceError(
                 f"{self._name} refuses: HTTP {status}: {response.text[:200]}",
                 where=self._url,
                 fix="fix `tools` in the recipe, or the key",
             )
         try:
-            return parse_json(response.content)
+            answer = parse_json(response.content)
         except ValueError as error:
             raise ServiceError(
                 f"{self._name} did not answer with readable JSON: {response.text[:200]!r} ({error})",
                 where=self._url,
                 fix="check that this is its address, and what it logs",
             ) from None
+        if why := self._outage(answer):
+            raise _Again(why)
+        self._failures = 0
+        return answer
 
     async def aclose(self) -> None:
         """Close the connections."""

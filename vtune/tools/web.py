@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import whole_lines
-from vtune.tools.engines import ENGINES, Hit, ask
+from vtune.tools.engines import ENGINES, Hit, ask, outage
 from vtune.tools.exchanges import UNREADABLE, Exchanges, Request
 from vtune.tools.hosts import is_blocked
 from vtune.tools.http import Patience, Poster
@@ -47,7 +48,9 @@ class Web:
         place = url or SERPER.url
         assert place is not None
         headers = {} if key is None else {SERPER.key_header: key}
-        self._poster = Poster(place, patience, headers=headers, name="the web search")
+        self._poster = Poster(
+            place, patience, headers=headers, name="the web search", outage=partial(outage, SERPER)
+        )
         self._live = key is not None
         self._known: dict[tuple[str, int], list[Passage]] = {}
         for path in recorded:

@@ -5,6 +5,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -12,7 +13,7 @@ from pydantic import Field, model_validator
 from vtune.errors import MissingExtra, ServiceError
 from vtune.judge.key import secret
 from vtune.sections import Strict
-from vtune.tools.engines import ENGINES, PICTURES, Engine, EngineName, Hit, ask
+from vtune.tools.engines import ENGINES, PICTURES, Engine, EngineName, Hit, ask, outage
 from vtune.tools.exchanges import Exchanges, ForNow, Request
 from vtune.tools.fetch import Fetcher, Limits, NotRead
 from vtune.tools.hosts import is_blocked
@@ -65,7 +66,8 @@ def poster_of(engine: Engine, url: str | None, key_env: str | None, patience: Pa
     key = secret(key_env, f"the key of {name}")
     place = url or engine.url
     assert place is not None
-    return Poster(place, patience, headers={} if key is None else {engine.key_header: key}, name=name)
+    headers = {} if key is None else {engine.key_header: key}
+    return Poster(place, patience, headers=headers, name=name, outage=partial(outage, engine))
 
 
 class PageSearch:
