@@ -1,6 +1,7 @@
 """The reward service over HTTP: in this process if that is enough, else as users start it."""
 
 import asyncio
+import base64
 import dataclasses
 import json
 import os
@@ -316,12 +317,21 @@ def test_metrics_report_count_errors_and_seconds_by_verifier() -> None:
     assert 'vtune_reward_seconds_count{verifier="exact"} 2.0' in lines
 
 
+def basic(login: str) -> str:
+    return f"Basic {base64.b64encode(login.encode()).decode()}"
+
+
 def test_with_a_token_only_its_bearer_is_answered_except_for_health_checks() -> None:
     paths = [("GET", "/health", None), ("GET", "/metrics", None), ("POST", "/score", {"items": []})]
     for headers, wanted in (
         ({}, [200, 401, 401]),
         ({"Authorization": f"Bearer {TOKEN}x"}, [200, 401, 401]),
         ({"Authorization": f"Bearer {TOKEN}"}, [200, 200, 200]),
+        ({"Authorization": basic(f"any:{TOKEN}")}, [200, 200, 200]),
+        ({"Authorization": basic(f"{TOKEN}:")}, [200, 401, 401]),
+        ({"Authorization": basic(TOKEN)}, [200, 401, 401]),
+        ({"Authorization": f"Basic {TOKEN}"}, [200, 401, 401]),
+        ({"Authorization": basic(f"any:{TOKEN}"), "Origin": "https://example.com"}, [200, 401, 401]),
     ):
         answers = asked(*paths, given=recipe(), token=TOKEN, headers=headers)
         assert [one.status_code for one in answers] == wanted

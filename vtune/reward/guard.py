@@ -1,6 +1,7 @@
 """Who may use a reward service, and how much at once."""
 
 import asyncio
+import base64
 import hmac
 import ipaddress
 from collections.abc import Callable, Mapping
@@ -29,8 +30,9 @@ class Guard:
 
     Args:
         app: The application to protect.
-        token: What requests must send as `Authorization: Bearer …`; None admits all except web pages
-            open in a browser on this machine.
+        token: What requests must send as `Authorization: Bearer …`, or as the password of HTTP Basic, which
+            clients send for a URL like http://any:TOKEN@HOST:PORT; None admits all except web pages open in a
+            browser on this machine.
         max_bytes: Limit on a body. The size must be announced (`Content-Length`), so that a body that is too
             large is never read.
         worded: Builds the body of a refusal, for clients that expect another form.
@@ -39,7 +41,7 @@ class Guard:
     def __init__(self, app: ASGIApp, *, token: str | None, max_bytes: int, worded: Worded = plainly) -> None:
         self._app = app
         self._worded = worded
-        self._key = None if token is None else f"Bearer {token}".encode()
+        self._token = None if token is None else token.encode()
         self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,10 +70,10 @@ class Guard:
 
     def _refusal(self, method: str, path: str, headers: dict[bytes, bytes]) -> tuple[int, str, str] | None:
         """(status, what, fix), or None if nothing is wrong."""
-        given = headers.get(b"authorization", b"")
-        if self._key is not None and path not in OPEN and not hmac.compare_digest(given, self._key):
+        needed = None if path in OPEN else self._token
+        if needed is not None and not hmac.compare_digest(_given(headers), needed):
             return 401, "wrong or no token", "send `Authorization: Bearer TOKEN`"
-        if self._key is None and _from_a_page(headers):
+        if self._token is None and _from_a_page(headers):
             fix = (
                 "call it by IP address or as localhost and not from a web page, or start it with --token-file"
             )
@@ -90,17 +92,39 @@ class Guard:
         return Packed(self._worded(status, what, fix), status, headers)
 
 
+def _given(headers: Mapping[bytes, bytes]) -> bytes:
+    """The token in a request, b"" if there is none.
+
+    A browser remembers a password, and sends it for any web page that asks: from other pages none counts.
+    """
+    scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() == b"bearer":
+        return value
+    if scheme.lower() != b"basic" or _is_foreign(headers):
+        return b""
+    try:
+        return base64.b64decode(value, validate=True).partition(b":")[2]
+    except ValueError:
+        return b""
+
+
+def _is_foreign(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser names another page than the service's own."""
+    own = b"http://" + headers.get(b"host", b"")
+    return headers.get(b"origin", own) != own
+
+
 def _from_a_page(headers: Mapping[bytes, bytes]) -> bool:
     """Whether a browser may be asking, on behalf of a web page other than the service's own.
 
     A browser names the page (`Origin`). Or the page's host name has been made to point to this machine (DNS
     rebinding), and the browser sends that name (`Host`), which has a dot.
     """
-    host = headers.get(b"host", b"")
-    if headers.get(b"origin", b"http://" + host) != b"http://" + host:
+    if _is_foreign(headers):
         return True
+    host = headers.get(b"host", b"").decode("latin-1")
     try:
-        name = urlsplit(f"//{host.decode('latin-1')}").hostname or ""
+        name = urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return True
     try:
