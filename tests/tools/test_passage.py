@@ -19,6 +19,7 @@ from vtune.tools.passage import Passage, passage_from
             {"id": "1", "contents": '"An island" is\nwhat it is.'},
             Passage("1", "", '"An island" is\nwhat it is.'),
         ),
+        ({"id": 5.0, "contents": '""\n"Sark"\nhe said.'}, Passage("5", "", '"Sark"\nhe said.')),
         ({"id": "1", "contents": '"Sark"\n '}, Passage("1", "", '"Sark"\n ')),
         # A separate title, and a text that begins with a quotation, are unchanged.
         ({"title": "Talk", "contents": '"Sark"\nhe said.'}, Passage("f", "Talk", '"Sark"\nhe said.')),
@@ -32,13 +33,22 @@ def test_rows_of_published_corpora_are_read(row: dict[str, object], passage: Pas
 
 
 @given(
-    title=st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), min_size=1),
+    title=st.text(st.characters(codec="utf-8", exclude_characters="\n\r")),
     text=st.text().filter(str.strip),
 )
 def test_title_and_text_are_restored_from_one_column(title: str, text: str) -> None:
     row = json.loads(json.dumps({"contents": f'"{title}"\n{text}'}))
     found = passage_from(row, "f")
     assert (found.title, found.text) == (title, text)
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [({"id": 5.5}, "`id` must be .* and is 5.5"), ({"title": ["a"]}, "`title` must .* \\['a'\\]")],
+)
+def test_a_row_of_other_kinds_is_refused_with_its_value(row: dict[str, object], why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        passage_from({"text": "An island."} | row, "f")
 
 
 def test_a_row_without_words_is_refused() -> None:

@@ -23,7 +23,7 @@ class Passage:
 TEXTS = ("text", "contents", "passage")
 """Names of the text column in published corpora."""
 
-_HEADED = re.compile(r'"(?P<title>[^\n]+)"\n(?P<text>.*\S.*)', re.DOTALL)
+_HEADED = re.compile(r'"(?P<title>[^\n]*)"\n(?P<text>.*\S.*)', re.DOTALL)
 
 
 class Searcher(Protocol):
@@ -48,7 +48,7 @@ def passage_from(row: Mapping[str, Any], fallback_id: str) -> Passage:
     Args:
         row: With `text`, and optionally `id` and `title`; other keys are ignored. Published corpora also call
             the text `contents` or `passage`; if the first line of `contents` is in quotation marks, as in
-            the `wiki-18` of search agents, it is the title.
+            the `wiki-18` of search agents, it is the title (`""`: none).
         fallback_id: The id if the row has none.
 
     Raises:
@@ -64,8 +64,12 @@ def passage_from(row: Mapping[str, Any], fallback_id: str) -> Passage:
     title, identity = row.get("title"), row.get("id")
     if title is None and column == "contents" and (headed := _HEADED.fullmatch(text)):
         title, text = headed["title"], headed["text"]
-    if not isinstance(title, str | None) or not isinstance(identity, str | int | None):
-        raise DataError("`title` must be a text, and `id` a text or a number", fix="fix the row")
+    if isinstance(identity, float) and identity.is_integer():
+        identity = int(identity)  # a table may hold its numbers as 5.0
+    if not isinstance(title, str | None):
+        raise DataError(f"`title` must be a text, and is {title!r:.60}", fix="fix the row")
+    if not isinstance(identity, str | int | None):
+        raise DataError(f"`id` must be a text or a whole number, and is {identity!r:.60}", fix="fix the row")
     return Passage(
         fallback_id if identity is None else encodable(str(identity)), encodable(title or ""), encodable(text)
     )

@@ -20,6 +20,8 @@ HELLO = "hello"
 SIDE = 56
 """Side in pixels of the picture that is looked up then."""
 
+START = "start it (`vtune serve search`), or fix url and token_env of tools.{}"
+
 Q = TypeVar("Q", contravariant=True)
 
 
@@ -100,7 +102,11 @@ def check_passages_service(url: str, patience: Patience, token: str | None) -> N
     Raises:
         ServiceError: If there is no answer.
     """
-    asyncio.run(_asked(remote_passages(url, _brief(patience), token), "text_search", HELLO))
+    remedy = f"{START}; the url of a server with Search-R1's protocol ends with {ROUTE}"
+    if url.rstrip("/").endswith(ROUTE):
+        remedy = "start it, see what it logs, or fix url and token_env of tools.{}"
+    service = remote_passages(url, _brief(patience), token)
+    asyncio.run(_asked(service, HELLO, remedy.format("text_search")))
 
 
 def check_pictures_service(url: str, patience: Patience, token: str | None) -> None:
@@ -111,7 +117,8 @@ def check_pictures_service(url: str, patience: Patience, token: str | None) -> N
     """
     drawn = io.BytesIO()
     Image.new("RGB", (SIDE, SIDE), "grey").save(drawn, "PNG")
-    asyncio.run(_asked(RemotePictures(url, _brief(patience), token=token), "image_search", drawn.getvalue()))
+    service = RemotePictures(url, _brief(patience), token=token)
+    asyncio.run(_asked(service, drawn.getvalue(), START.format("image_search")))
 
 
 class _Service(Protocol[Q]):
@@ -120,16 +127,12 @@ class _Service(Protocol[Q]):
     async def aclose(self) -> None: ...
 
 
-async def _asked(service: _Service[Q], key: str, asked: Q) -> None:
+async def _asked(service: _Service[Q], asked: Q, remedy: str) -> None:
     async with aclosing(service):
         try:
             await service.search(asked, 1)
         except ServiceError as error:
-            raise ServiceError(
-                error.what,
-                where=error.where,
-                fix=f"start it (`vtune serve search`), or fix url and token_env of tools.{key}",
-            ) from None
+            raise ServiceError(error.what, where=error.where, fix=remedy) from None
 
 
 def _brief(patience: Patience) -> Patience:
@@ -138,4 +141,4 @@ def _brief(patience: Patience) -> Patience:
 
 
 def _strange(answer: Any, url: str) -> ServiceError:
-    return ServiceError(f"not the answer of a search service: {str(answer)[:200]!r}", where=url)
+    return ServiceError(f"not the answer of a search service: {answer!r:.200}", where=url)

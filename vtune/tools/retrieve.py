@@ -1,15 +1,17 @@
 """Search-R1's retrieval protocol, which verl's search tool speaks too: `POST /retrieve` with many queries."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vtune.errors import DataError, ServiceError
 from vtune.tools.http import Patience, Poster
-from vtune.tools.passage import Passage, passage_from
+from vtune.tools.passage import TEXTS, Passage, passage_from
 from vtune.tools.remote_settings import bearer
 
 ROUTE = "/retrieve"
 """A service whose URL ends so is asked in this protocol."""
+
+FORM = 'each query\'s result is a list of {"document": {"id": "…", "contents": "…"}, "score": 1.0}'
 
 TOP_K = 3
 """Passages per query where a request has no `topk`, as in Search-R1's server."""
@@ -24,14 +26,32 @@ def packed(found: Iterable[tuple[Passage, float]], *, scores: bool) -> list[dict
 
     Returns:
         Documents `{"id", "contents"}`; the title is the first line of `contents`, in quotation marks, as in
-        the corpus `wiki-18`, because clients read it there.
+        the corpus `wiki-18`, because clients read it there; `""` for none.
     """
     rows: list[dict[str, Any]] = []
     for passage, score in found:
-        contents = f'"{passage.title}"\n{passage.text}' if passage.title else passage.text
-        document = {"id": passage.id, "contents": contents}
+        document = {"id": passage.id, "contents": f'"{passage.title}"\n{passage.text}'}
         rows.append({"document": document, "score": score} if scores else document)
     return rows
+
+
+def _document(row: Any) -> dict[str, Any]:
+    """The document in a row: on its own where no scores are returned, and only its text on some servers.
+
+    Raises:
+        TypeError: If the row is something else.
+    """
+    document = row.get("document", row) if isinstance(row, dict) else row
+    if isinstance(document, str):
+        return {"contents": document}
+    if not isinstance(document, dict):
+        raise TypeError
+    return document
+
+
+def _is_blank(document: Mapping[str, Any]) -> bool:
+    text = next((document[key] for key in TEXTS if isinstance(document.get(key), str)), None)
+    return text is not None and not text.strip()
 
 
 class RetrievedPassages:
@@ -48,7 +68,7 @@ class RetrievedPassages:
         self._poster = Poster(url, patience, headers=bearer(token), name="the retrieval server")
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
-        """The passages that the server finds.
+        """The passages that the server finds; documents without text are left out.
 
         Raises:
             ServiceError: If it gives no usable answer in time.
@@ -56,12 +76,22 @@ class RetrievedPassages:
         answer = await self._poster.post({"queries": [query], "topk": top_k, "return_scores": True})
         try:
             (rows,) = answer["result"]
-            # Servers that return no scores leave out the level of `document`.
-            return [passage_from(row.get("document", row), "") for row in rows][:top_k]
-        except (KeyError, TypeError, ValueError, AttributeError, DataError):
+            documents = [_document(row) for row in rows]
+        except (KeyError, TypeError, ValueError):
             raise ServiceError(
-                f"not the answer of a retrieval server: {str(answer)[:200]!r}", where=self._url
+                f"not the answer of a retrieval server: {answer!r:.200}", where=self._url, fix=FORM
             ) from None
+        passages = []
+        for number, document in enumerate(documents):
+            try:
+                passages += [] if _is_blank(document) else [passage_from(document, "")]
+            except DataError as error:
+                raise ServiceError(
+                    f"document {number} of a retrieval server's answer: {error.what}: {document!r:.200}",
+                    where=self._url,
+                    fix=FORM,
+                ) from None
+        return passages[:top_k]
 
     async def aclose(self) -> None:
         """Close its connections."""

@@ -37,7 +37,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.tools.calls import INVALID
 from vtune.tools.http import Patience
 from vtune.tools.passage import Passage
-from vtune.tools.remote import RemotePassages
+from vtune.tools.remote import RemotePassages, check_passages_service
 from vtune.tools.retrieve import RetrievedPassages
 
 TOKEN = "a-token-of-some-length"
@@ -371,7 +371,8 @@ def test_retrieve_answers_as_search_r1_does(service: Served) -> None:
     assert (volcano, nothing, len(sark)) == ([], [], 1)
     code, answer = retrieve(service, queries=["island"])
     assert code == 200
-    assert [row["contents"] for row in answer["result"][0]] == ["The island of Sark."]
+    # Clients take the first line for the title.
+    assert [row["contents"] for row in answer["result"][0]] == ['""\nThe island of Sark.']
 
 
 def test_a_batch_does_not_fail_because_of_one_long_query(service: Served) -> None:
@@ -496,28 +497,60 @@ def test_a_dense_batch_finds_what_each_query_finds_alone(folder: Path) -> None:
         assert [row["score"] for row in one] == pytest.approx([row["score"] for row in alone], abs=1e-5)
 
 
-def test_documents_without_scores_are_read_and_other_answers_are_not() -> None:
-    row = {"id": "1", "contents": '"Ulm"\nThe minster has 768 steps.'}
-    answers: list[Any] = [{"result": [[row]]}, {"result": [[{"document": row, "score": 1}]]}]
-    strange: list[Any] = [
-        {},
-        {"result": []},
-        {"result": [[{"document": 1}]]},
-        {"result": [[{"id": "1"}]]},
-        [],
-    ]
+def test_the_remedy_for_a_server_that_fails_fits_its_protocol() -> None:
+    def remedy(url: str) -> str:
+        with pytest.raises(ServiceError) as told:
+            check_passages_service(url, Patience.model_validate(PATIENCE), None)
+        return str(told.value.fix)
 
-    async def asked(answer: Any) -> list[Passage]:
-        async def post(_: Any) -> Any:
-            return answer
+    own, foreign = remedy("http://127.0.0.1:1"), remedy("http://127.0.0.1:1/retrieve/")
+    assert own.startswith("start it (`vtune serve search`)")
+    assert own.endswith("the url of a server with Search-R1's protocol ends with /retrieve")
+    assert foreign == "start it, see what it logs, or fix url and token_env of tools.text_search"
 
-        searcher = RetrievedPassages("http://host/retrieve", Patience.model_validate(PATIENCE), token=None)
-        searcher._poster.post = post  # type: ignore[method-assign]
-        return await searcher.search("steps", 3)
 
-    for answer in answers:
-        (passage,) = asyncio.run(asked(answer))
-        assert (passage.id, passage.title) == ("1", "Ulm")
-    for answer in strange:
-        with pytest.raises(ServiceError, match="not the answer of a retrieval server"):
-            asyncio.run(asked(answer))
+def retrieved(answer: Any) -> list[Passage]:
+    async def post(_: Any) -> Any:
+        return answer
+
+    searcher = RetrievedPassages("http://host/retrieve", Patience.model_validate(PATIENCE), token=None)
+    searcher._poster.post = post  # type: ignore[method-assign]
+    return asyncio.run(searcher.search("steps", 3))
+
+
+STEPS = {"id": "1", "contents": '"Ulm"\nThe minster has 768 steps.'}
+
+
+@pytest.mark.parametrize(
+    ("row", "passage"),
+    [
+        (STEPS, Passage("1", "Ulm", "The minster has 768 steps.")),
+        ({"document": STEPS, "score": 1}, Passage("1", "Ulm", "The minster has 768 steps.")),
+        ({"document": STEPS | {"id": 5.0}}, Passage("5", "Ulm", "The minster has 768 steps.")),
+        ({"document": "768 steps.", "score": 1}, Passage("", "", "768 steps.")),
+        ("768 steps.", Passage("", "", "768 steps.")),
+    ],
+)
+def test_documents_of_other_servers_are_read_and_empty_ones_left_out(row: Any, passage: Passage) -> None:
+    empty = {"document": {"id": "0", "contents": " "}, "score": 2}
+    assert retrieved({"result": [[empty, row]]}) == [passage]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({}, "not the answer of a retrieval server: {}"),
+        ([], "not the answer of a retrieval server"),
+        ({"result": []}, "not the answer of a retrieval server"),
+        ({"result": [[{"document": 1}]]}, "not the answer of a retrieval server"),
+        (
+            {"result": [[STEPS, {"id": "1"}]]},
+            "document 1 of a retrieval server's answer: a passage has no text",
+        ),
+        ({"result": [[{"id": [1], "contents": "a"}]]}, r"document 0 .*: `id` must be .* and is \[1\]"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_our_error_with_the_reason(answer: Any, why: str) -> None:
+    with pytest.raises(ServiceError, match=why) as told:
+        retrieved(answer)
+    assert "contents" in told.value.fix
