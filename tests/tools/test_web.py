@@ -13,6 +13,7 @@ import pytest
 
 from tests.listening import listening
 from vtune.errors import DataError, ServiceError
+from vtune.tools.engines import SPARE
 from vtune.tools.http import Patience
 from vtune.tools.passage import Passage
 from vtune.tools.web import Web
@@ -93,6 +94,17 @@ def test_blocked_hosts_are_never_shown_whether_live_or_recorded(tmp_path: Path) 
         assert search(url, record, "ferry", blocked=(host,)) == [[]]
         assert search(url, record, "ferry", blocked=(f"other-{host}",)) == [[FOUND]]
     assert search("http://127.0.0.1:1", record, "ferry", key=None, blocked=(host,)) == [[]]
+
+
+def test_blocked_results_leave_no_gaps(tmp_path: Path) -> None:
+    record = tmp_path / "search.jsonl"
+    rows = [{"title": name, "link": f"https://{name}.example", "snippet": "?"} for name in "abc"]
+    with serper(body=json.dumps({"organic": rows}).encode()) as (url, asked):
+        ((shown,),) = search(url, record, "ferry", blocked=("a.example",))
+        assert asked[0][1] == {"q": "ferry", "num": 1 + SPARE}
+        assert shown.title == "b"
+    ((replayed,),) = search("http://127.0.0.1:1", record, "ferry", key=None)
+    assert replayed.title == "a"
 
 
 def test_the_budget_applies_to_the_whole_run(tmp_path: Path) -> None:

@@ -75,6 +75,10 @@ PICTURES = Engine(
 engines that accept only a picture's URL need a service in front of them that provides one."""
 
 
+SPARE = 5
+"""Results requested beyond those shown, so that blocked ones leave no gaps; ours."""
+
+
 async def ask(engine: Engine, poster: Poster, what: str, count: int) -> list[Hit]:
     """The results of an engine, in its order, at most `count`.
 

@@ -9,7 +9,7 @@ from typing import IO, Any
 from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import whole_lines
-from vtune.tools.engines import ENGINES, Hit, ask, outage
+from vtune.tools.engines import ENGINES, SPARE, Hit, ask, outage
 from vtune.tools.exchanges import UNREADABLE, Exchanges, Request
 from vtune.tools.hosts import is_blocked
 from vtune.tools.http import Patience, Poster
@@ -70,10 +70,10 @@ class Web:
         Raises:
             ServiceError: If there is no answer in time, the budget is spent, or there is no record.
         """
-        return unblocked(await self.found(query, top_k), self._blocked)
+        return unblocked(await self.found(query, top_k), self._blocked)[:top_k]
 
     async def found(self, query: str, top_k: int) -> list[Passage]:
-        """The same, including results from blocked hosts, as recorded.
+        """The same, including results from blocked hosts and `SPARE` more, as recorded.
 
         Raises:
             ServiceError: As in `search`.
@@ -95,7 +95,7 @@ class Web:
             )
         self._spent += 1
         try:
-            found = [_passage(hit) for hit in await ask(SERPER, self._poster, query, top_k)]
+            found = [_passage(hit) for hit in await ask(SERPER, self._poster, query, top_k + SPARE)]
         except ServiceError:
             self._spent -= 1
             raise
@@ -145,7 +145,7 @@ class Snippets:
             raise ServiceError(
                 f"not results of a search: {str(answer)[:200]!r}", fix="record again"
             ) from None
-        return unblocked(found, self._blocked)
+        return unblocked(found, self._blocked)[:top_k]
 
     async def _ask(self, query: str, top_k: int) -> list[list[str]]:
         assert self._web is not None

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from vtune.errors import MissingExtra, ServiceError
 from vtune.judge.key import secret
 from vtune.sections import Strict
-from vtune.tools.engines import ENGINES, PICTURES, Engine, EngineName, Hit, ask, outage
+from vtune.tools.engines import ENGINES, PICTURES, SPARE, Engine, EngineName, Hit, ask, outage
 from vtune.tools.exchanges import Exchanges, ForNow, Request
 from vtune.tools.fetch import Fetcher, Limits, NotRead
 from vtune.tools.hosts import is_blocked
@@ -23,9 +23,6 @@ from vtune.tools.passage import Passage
 from vtune.tools.pictures import Match
 
 NO_WEB = "pip install 'vtune[web]'"
-
-SPARE = 5
-"""Results requested beyond those shown, so that blocked ones leave no gaps; ours."""
 
 
 class WebPages(Strict):
