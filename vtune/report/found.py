@@ -19,14 +19,14 @@ def render_found(result: Mapping[str, Any]) -> RenderableType:
 def _table(one: Mapping[str, Any]) -> RenderableType:
     if not one["found"]:
         return Text(f"{one['query']}: nothing found")
-    table = Table(title=Text(one["query"]), title_justify="left")
+    table = Table()
     table.add_column("score", justify="right", no_wrap=True)
     columns = [key for key in ("id", "title", "text") if any(row.get(key) for row in one["found"])]
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in one["found"]:
         table.add_row(f"{row['score']:.4g}", *(Text(_brief(row[key])) for key in columns))
-    return table
+    return Group(Text(one["query"]), table)
 
 
 def _brief(text: str) -> str:

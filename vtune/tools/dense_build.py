@@ -135,6 +135,11 @@ def build_dense_index(
     return facts
 
 
+def is_begun(folder: Path) -> bool:
+    """Whether an unfinished build has embedded anything from which it could continue."""
+    return (folder / JOURNAL).is_file()
+
+
 def tidy_dense_index(folder: Path, method: Method) -> None:
     """Remove the files that only an unfinished build needs from an index that is complete."""
     for name in (JOURNAL, ENCODER, ENDS, *([VECTORS] if method == "hnsw" else [])):
@@ -170,7 +175,7 @@ def _check_encoder(folder: Path, encoder: TextEncoder) -> None:
     """Check that the build was started with this encoder; if it is new, record the encoder."""
     path = folder / ENCODER
     mine = {**encoder.facts, "model": None}  # a model may have been moved
-    if not (folder / JOURNAL).is_file():
+    if not is_begun(folder):
         path.write_text(json.dumps(mine), encoding="utf-8")
         return
     if parse_json(read_text(path)) != mine:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 NO_SEARCH = "pip install 'vtune[search]'"
 NO_DENSE = "pip install 'vtune[dense]'"
 
+MOVED = (
+    "name its folder: --encoder DIR (of pictures, --picture-encoder of `vtune serve search`), or `model` in "
+    "tools.text_search.encoder or tools.image_search.encoder"
+)
+
 Device = Literal["cpu", "cuda"]
 
 
@@ -66,7 +71,8 @@ def open_passages(folder: Path, encoder: IndexEncoder | None) -> "PassageIndex |
         except ModuleNotFoundError as error:
             raise MissingExtra(f"{error.name} is not installed", fix=NO_DENSE) from None
         device = "cpu" if encoder is None else encoder.device
-        return DenseIndex(folder, load_encoder(model_of(facts, encoder), _settings(folder, facts), device))
+        model = _existing(folder, facts, encoder)
+        return DenseIndex(folder, load_encoder(model, _settings(folder, facts), device))
     check_passages(folder, encoder)
     try:
         from vtune.tools.bm25 import PassageIndex
@@ -119,9 +125,7 @@ def check_model(
     """
     if importlib.util.find_spec("usearch") is None:
         raise MissingExtra("usearch is not installed", fix=NO_DENSE)
-    from vtune.models.source import check_local
-
-    check_local(model := model_of(facts, encoder))
+    model = _existing(folder, facts, encoder)
     if (mine := fingerprint_here(model, beside)) is not None:
         check_same_encoder(folder, facts["encoder"], {"model": model, "fingerprint": mine})
 
@@ -130,6 +134,24 @@ def model_of(facts: Mapping[str, Any], encoder: IndexEncoder | None) -> str:
     """The current location of an index's model."""
     named: str = facts["encoder"]["model"]
     return named if encoder is None or encoder.model is None else encoder.model
+
+
+def _existing(folder: Path, facts: Mapping[str, Any], encoder: IndexEncoder | None) -> str:
+    """The same, checked to be a model.
+
+    Raises:
+        DataError: If it is not; names the index.
+    """
+    from vtune.models.source import check_local
+
+    model = model_of(facts, encoder)
+    try:
+        check_local(model)
+    except DataError as error:
+        raise DataError(
+            f"{error.what}; it embedded what the index holds", where=str(folder), fix=MOVED
+        ) from None
+    return model
 
 
 def _settings(folder: Path, facts: dict[str, Any]) -> "EncoderSettings":

@@ -166,9 +166,13 @@ class PictureIndex:
 
     def find(self, picture: bytes, top_k: int) -> list[Match]:
         """The same, synchronously."""
+        return [match for _, match in self.find_numbered(picture, top_k)]
+
+    def find_numbered(self, picture: bytes, top_k: int) -> list[tuple[int, Match]]:
+        """The same, each after its index."""
         numbers, scores = self._alike.nearest(decoded(picture), top_k)
         return [
-            Match(**json.loads(self._records[n]), score=score, thumbnail=self._thumbnails[n])
+            (n, Match(**json.loads(self._records[n]), score=score, thumbnail=self._thumbnails[n]))
             for n, score in zip(numbers.tolist(), scores.astype(float).round(DIGITS).tolist(), strict=True)
             if score >= self._min_score
         ]

@@ -165,6 +165,12 @@ def test_missing_requirements_of_a_dense_index_are_found_before_a_run(
     assert isinstance(open_passages(folder / "dense", None), DenseIndex)
 
 
+def test_a_build_that_embedded_nothing_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    words = ("data", "index", tmp_path / "none.jsonl", "--out", tmp_path / "index", "--family", "e5")
+    assert vtune(*words, "--encoder", folder / "encoder").code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_interrupted_build_continues_when_repeated(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,13 +58,34 @@ def test_a_dense_index_ranks_all_by_cosine(folder: Path) -> None:
 def test_pictures_are_shown_below_the_score_at_which_the_tool_stops(folder: Path) -> None:
     (same,) = found(folder, "pictures", folder / "photos" / "1.png")
     assert (same["found"][0]["title"], same["found"][0]["score"]) == ("1", 1.0)
+    assert sorted(row["id"] for row in same["found"]) == ["0", "1", "2"]
+    assert same["found"][0]["id"] == "1"
     assert len(same["found"]) == 3
     assert same["found"][-1]["score"] < 0.75
 
 
+def test_the_remedy_for_a_moved_encoder_names_index_and_options(folder: Path, tmp_path: Path) -> None:
+    build_encoder(tmp_path / "encoder", ["ferry"], seed=0)
+    index = ("data", "index", folder / "corpus.jsonl", "--out", tmp_path / "dense")
+    assert vtune(*index, "--encoder", tmp_path / "encoder", "--family", "e5").code == 0
+    (tmp_path / "encoder").rename(tmp_path / "moved")
+    done = vtune("data", "search", tmp_path / "dense", "ferry")
+    assert done.code == 2
+    for named in (
+        str(tmp_path / "encoder"),
+        str(tmp_path / "dense"),
+        "--encoder DIR",
+        "tools.text_search.encoder",
+    ):
+        assert named in done.err
+    assert vtune("data", "search", tmp_path / "dense", "ferry", "--encoder", tmp_path / "moved").code == 0
+
+
 def test_a_person_reads_a_table(folder: Path) -> None:
-    done = vtune("data", "search", folder / "bm25", "ferry", "boat")
+    long = "ferry " * 40
+    done = vtune("data", "search", folder / "bm25", long.strip(), "boat")
     assert done.code == 0
+    assert done.out.splitlines()[0].startswith("ferry ferry ferry ferry ferry ferry ferry")
     assert "the ferry sails to the island" in done.out
     assert "boat: nothing found" in done.out
 
@@ -75,6 +96,8 @@ def test_a_person_reads_a_table(folder: Path) -> None:
         (("bm25", " "), "query 1 is empty"),
         (("bm25", "ferry", "x" * 1001), "query 2 is longer than the tool allows"),
         (("bm25", "ferry", "--encoder", "elsewhere"), "is a BM25 index, which embeds nothing"),
+        (("bm25", "ferry", "--device", "cuda"), "leave --device out"),
+        (("pictures", "0.png", "--device", "cuda"), "leave --device out"),
         (("pictures", "nowhere.png"), "no picture can be read"),
         (("pictures", "corpus.jsonl"), "it is not a picture"),
         (("photos", "ferry"), "no index in"),

@@ -1,5 +1,6 @@
 """`vtune data index --encoder`: a dense index of passages, in a build that can be resumed."""
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def index_dense(
         MissingExtra: If usearch is not installed.
     """
     try:
-        from vtune.tools.dense_build import Callbacks, build_dense_index, tidy_dense_index
+        from vtune.tools.dense_build import Callbacks, build_dense_index, is_begun, tidy_dense_index
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{error.name} is not installed", fix=NO_DENSE) from None
     import torch
@@ -52,7 +53,12 @@ def index_dense(
     with locked(partial):
         with Rows("index") as progress:
             callbacks = Callbacks(progress.advance, say)
-            facts = build_dense_index(passages_of(corpus), partial, model, callbacks, method=method)
+            try:
+                facts = build_dense_index(passages_of(corpus), partial, model, callbacks, method=method)
+            except BaseException:
+                if not is_begun(partial):
+                    shutil.rmtree(partial)
+                raise
         (partial / LOCK).unlink()
         partial.rename(out)
     tidy_dense_index(out, facts["method"])

@@ -5,7 +5,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from vtune.errors import DataError
+from vtune.errors import DataError, RecipeError
 from vtune.files.reading import read_bytes
 from vtune.tools.observation import encodable
 from vtune.tools.passages import IndexEncoder, open_passages
@@ -28,7 +28,8 @@ def search_index(
 
     Returns:
         `index`, `kind` (`passages`, `dense` or `pictures`), and `results`: for each `query`, what was
-        `found`, best first: `score`, `title`, `text`, and for passages `id`. Pictures need no lowest score.
+        `found`, best first: `score`, `id`, `title` and `text`. Pictures need no lowest score; their ids are
+        their places among what was indexed, from 0.
 
     Raises:
         DataError: If there is no complete index, its model is missing or a different one, or a query is
@@ -36,7 +37,10 @@ def search_index(
         MissingExtra: If a package is not installed.
         RecipeError: If an encoder is given for an index without one.
     """
-    kind = read_manifest(folder, "passages", "dense", "pictures")["kind"]
+    facts = read_manifest(folder, "passages", "dense", "pictures")
+    if encoder is not None and encoder.model is None and facts.get("encoder") is None:
+        raise RecipeError(f"no model embeds anything in the index in {folder}", fix="leave --device out")
+    kind = facts["kind"]
     search = _pictures if kind == "pictures" else _passages
     found = search(folder, queries, top_k, encoder)
     results = [{"query": query, "found": rows} for query, rows in zip(queries, found, strict=True)]
@@ -68,17 +72,17 @@ def _pictures(
     index = PictureIndex(folder, min_score=-inf, encoder=encoder)
     return [
         [
-            {"score": match.score, "title": match.title, "text": match.text}
-            for match in _alike(index, query, top_k)
+            {"score": match.score, "id": str(number), "title": match.title, "text": match.text}
+            for number, match in _alike(index, query, top_k)
         ]
         for query in queries
     ]
 
 
-def _alike(index: PictureIndex, query: str, top_k: int) -> list[Match]:
+def _alike(index: PictureIndex, query: str, top_k: int) -> list[tuple[int, Match]]:
     fix = "an index of pictures is searched with picture files"
     try:
-        return index.find(read_bytes(Path(query)), top_k)
+        return index.find_numbered(read_bytes(Path(query)), top_k)
     except OSError as error:
         raise DataError(f"no picture can be read: {error.strerror}", where=query, fix=fix) from None
     except DataError as error:
