@@ -217,6 +217,21 @@ def test_each_tool_has_separate_numbers() -> None:
     }
 
 
+def test_searches_that_found_nothing_are_counted() -> None:
+    outputs = ("1. Sark", "No matching passages were found.", "No matching passages were found.")
+    calls = tuple(Call(tool="text_search_tool", arguments="{}", status="ok", output=one) for one in outputs)
+    pictures = Call(
+        tool="image_search_tool", arguments="{}", status="ok", output="No matching images were found."
+    )
+    printed = Call(tool="python", arguments="{}", status="ok", output=outputs[1])
+    searched = dataclasses.replace(QUIZ[0], calls=(*calls, pictures, printed), tool_scores=())
+    row = by_source([searched], evidence_score=1.0)["quiz"]
+    assert {name: value for name, value in row.items() if name.endswith("_empty")} == {
+        "tool_image_search_tool_empty": 1,
+        "tool_text_search_tool_empty": 2,
+    }
+
+
 def test_no_verifier_detail_has_the_name_of_another_number() -> None:
     """Otherwise one would hide the other."""
     parts = set(verify_detection("", with_iou(next(shaped("detection")), [0.5])).parts)

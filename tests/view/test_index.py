@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
 from vtune.errors import DataError, RecipeError
+from vtune.runs.view.habits import calls_by_tool
 from vtune.schema.parquet import write_trajectories
-from vtune.schema.trajectory import Outcome
+from vtune.schema.trajectory import Call, Outcome
 from vtune.view.index import VERSION, Index
 from vtune.view.place import Place, find_all, find_places
 from vtune.view.query import facets, parse_query, select
@@ -172,6 +173,25 @@ def test_a_tool_of_any_name_is_a_single_query_word(tmp_path: Path) -> None:
     assert facets(index.table)["call"] == ["my_zoom_a_b_:invalid", "python:ok"]
 
 
+def test_searches_that_found_nothing_are_listed(tmp_path: Path) -> None:
+    search = Call(tool="text_search_tool", arguments="{}", status="ok", output="1. Sark\nAn island.")
+    empty = replace(search, output="No matching passages were found.")
+    found, nothing = (
+        replace(LOOKED, calls=calls, tool_scores=(), call_advantages=())
+        for calls in ((search,), (search, empty, empty))
+    )
+    index = opened(make_run(tmp_path / "run", {0: [found, nothing]}))
+    assert keys(index, "call:text_search_tool:empty") == [B]
+    assert len(keys(index, "call:text_search_tool:ok")) == 2
+    assert facets(index.table)["call"] == ["text_search_tool:empty", "text_search_tool:ok"]
+    table = calls_by_tool(index.table)
+    assert table is not None
+    assert (table["head"], table["rows"]) == (
+        ["tool", "calls", "ok", "empty"],
+        [["text_search_tool", "4", "4 (100.0 %)", "2 (50.0 %)"]],
+    )
+
+
 def test_only_new_and_changed_files_are_indexed(run: Path) -> None:
     index, advanced = opened(run), []
     write_trajectories(run / "trajectories" / "step-000009.parquet", [MISSED])
@@ -192,7 +212,7 @@ def test_changed_facts_require_a_new_index_version(tmp_path: Path) -> None:
     table = opened(make_run(tmp_path / "run", {0: [LOOKED, MISSED, UNSCORED, given_up]})).table
     facts = hashlib.sha256(repr((str(table.schema), table.to_pylist())).encode()).hexdigest()[:16]
     assert table["calls"].to_pylist() == [1, 1, 0, 0]
-    assert (VERSION, facts) == (6, "a66ed2aef79e4312"), "where facts changed, raise VERSION; both stand here"
+    assert (VERSION, facts) == (7, "a66ed2aef79e4312"), "where facts changed, raise VERSION; both stand here"
 
 
 def test_a_copy_of_a_run_file_is_not_counted_twice(run: Path) -> None:

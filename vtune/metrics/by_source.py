@@ -8,8 +8,8 @@ from typing import Any, get_args
 from vtune.metrics.replies import leaks, reflects
 from vtune.schema.reward import Reward
 from vtune.schema.source_names import ALL, EVAL, check_source
-from vtune.schema.trajectory import Status, Trajectory
-from vtune.tools.calls import INVALID
+from vtune.schema.trajectory import Call, Status, Trajectory
+from vtune.tools.calls import INVALID, found_nothing, is_search
 
 Rows = dict[str, dict[str, float]]
 """Source -> name of the number -> number. What could not be measured has no key: a gap, never a zero."""
@@ -35,7 +35,8 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
       needs a look and whose calls were all scored; missing if most of those with calls were not scored;
     - `red_flags`: mean number of calls with a red flag;
     - for each tool called, `tool_<name>_calls`: number of calls; `tool_<name>_errors`: number that failed
-      through the model's fault; `tool_<name>_score`: mean score of the scored ones;
+      through the model's fault; for searches, `tool_<name>_empty`: number that found nothing;
+      `tool_<name>_score`: mean score of the scored ones;
     - `response_tokens`: mean number of sampled tokens, missing if the model does not return tokens;
       `truncated`: share cut short by a limit on tokens, turns or context;
     - `reflection_ratio`: share of replies with a reflective word; `reflection_accuracy`: share of full marks
@@ -149,17 +150,19 @@ def _own(rewards: Iterable[Reward | None]) -> dict[str, float]:
 
 
 def _tools(trajectories: Sequence[Trajectory], *, asked: bool) -> dict[str, float]:
-    """Calls, errors and, if looks were judged, mean score of each tool."""
-    calls: dict[str, list[tuple[Status, float | None]]] = defaultdict(list)
+    """Calls, errors, searches without results and, if looks were judged, mean score of each tool."""
+    calls: dict[str, list[tuple[Call, float | None]]] = defaultdict(list)
     for trajectory in trajectories:
         # If nothing was scored, there are no scores to pair with the calls.
         scores = trajectory.tool_scores or (None,) * len(trajectory.calls)
         for call, score in zip(trajectory.calls, scores, strict=True):
-            calls[call.tool].append((call.status, score))
+            calls[call.tool].append((call, score))
     row: dict[str, float] = {}
     for tool, found in sorted(calls.items()):
         row[f"tool_{tool}_calls"] = len(found)
-        row[f"tool_{tool}_errors"] = sum(status not in ("ok", "limit", "infra") for status, _ in found)
+        row[f"tool_{tool}_errors"] = sum(call.status not in ("ok", "limit", "infra") for call, _ in found)
+        if is_search(tool):
+            row[f"tool_{tool}_empty"] = sum(found_nothing(tool, call.output) for call, _ in found)
         if asked and (scored := _known(score for _, score in found)):
             row[f"tool_{tool}_score"] = fmean(scored)
     return row

@@ -30,7 +30,7 @@ CHARTS = (
     Chart("looking", "without a tool", ("no_tool",), "share"),
     Chart("looking", "red flags", ("red_flags",), "calls per trajectory"),
     Chart("looking", "how calls ended", ("calls_*",), "calls"),
-    Chart("looking", "tools", ("tool_*_calls", "tool_*_errors"), "calls"),
+    Chart("looking", "tools", ("tool_*_calls", "tool_*_errors", "tool_*_empty"), "calls"),
     Chart("looking", "score of calls", ("tool_*_score",)),
     Chart("parts of the reward", "accuracy", ("reward_accuracy",)),
     Chart("parts of the reward", "format", ("reward_format",)),

@@ -8,6 +8,7 @@ from typing import Any
 
 from vtune.models.families.hermes import HERMES
 from vtune.tools import INVALID as INVALID
+from vtune.tools import TOOLS
 
 TEMPLATE = HERMES
 """The template of calls in conversations, traces and rewards, whatever the model family."""
@@ -18,6 +19,16 @@ MOST = 8
 """Limit on the calls of one turn that are run; ours: a model that writes many must not flood a service."""
 
 _CALL = re.compile(rf"{OPEN}(.*?)(?:{CLOSE}|(?={OPEN})|\Z)", re.DOTALL)
+
+
+def is_search(tool: str) -> bool:
+    """Whether a tool may find nothing; not of a tool that is not known here."""
+    return tool in TOOLS and bool(TOOLS[tool].nothing)
+
+
+def found_nothing(tool: str, output: str) -> bool:
+    """Whether this output of a tool says that a search found nothing."""
+    return is_search(tool) and output.strip() == TOOLS[tool].nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -353,6 +353,7 @@ TOOLS.add(
         check_sample=_check_sample,
         example={},
         settings=_indexed,
+        nothing=NOTHING,
         credit=SAME,
     ),
 )

@@ -284,6 +284,7 @@ TOOLS.add(
         check_asking=_check_asking,
         example={"query": "steps of the minster"},
         settings=_indexed,
+        nothing=NOTHING,
         credit=QUERIES,
     ),
 )

@@ -110,6 +110,8 @@ class ToolPart:
     look: Callable[[int, Box, tuple[int, int]], Mapping[str, Any]] | None = None
     """(index of a picture, region in its pixels, its (width, height)) -> arguments of the call that shows
     the region, as used by `vtune data make traces`. None: it cannot show regions."""
+    nothing: str = ""
+    """Of a search: its answer if it finds nothing."""
     credit: "ToolType | None" = None
     """How its calls are compared for credit transfer; None: it takes no part."""
 

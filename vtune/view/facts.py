@@ -12,6 +12,7 @@ from vtune.reward.recipe import RIGHT
 from vtune.schema.message import IMAGE
 from vtune.schema.parquet import scan_columns
 from vtune.schema.trajectory_row import needs_look_of
+from vtune.tools.calls import found_nothing
 from vtune.view.place import Place, step_of
 
 SEARCHED = 32_768
@@ -24,6 +25,9 @@ TOOL = 40
 
 _NO_WORD = re.compile(r'[\s":,]+')
 """Characters that separate words or parts of a query."""
+
+EMPTY = "empty"
+"""Outcome of a search that found nothing."""
 
 FACTS = pa.schema(
     [
@@ -58,8 +62,8 @@ FACTS = pa.schema(
     ]
 )
 """`key` is the file's stem and the row. `flags` and `statuses`: words, each once, with a space on either
-side; `outcomes`: `TOOL:STATUS` of every call, in order. `text` is in lower case. `faithful` is null if no
-look is needed. Unknown values are null, as everywhere."""
+side; `outcomes`: `TOOL:STATUS` of every call, in order, and `TOOL:empty` after a search that found nothing.
+`text` is in lower case. `faithful` is null if no look is needed. Unknown values are null, as everywhere."""
 
 _TRAJECTORY = (
     *("sample_id", "data_source", "group", "rollout", "messages.list.element.role"),
@@ -140,7 +144,7 @@ def _of_trajectory(values: Mapping[str, Any], shown_from: float) -> dict[str, An
         "question": _short(question.replace(IMAGE, "")),
         "flags": _words(flag for call in calls for flag in call["flags"] or []),
         "statuses": _words(call["status"] for call in calls),
-        "outcomes": _spaced([f"{_word(call['tool'])}:{call['status']}" for call in calls]),
+        "outcomes": _spaced([word for call in calls for word in _outcomes(call)]),
         "text": _searched(searched),
     }
 
@@ -172,6 +176,12 @@ def _short(text: Any) -> str | None:
 
 def _words(words: Iterator[str]) -> str:
     return _spaced(dict.fromkeys(words))
+
+
+def _outcomes(call: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{_word(call['tool'])}:{call['status']}"
+    if found_nothing(call["tool"] or "", call["output"] or ""):
+        yield f"{_word(call['tool'])}:{EMPTY}"
 
 
 def _spaced(words: Collection[str]) -> str:

@@ -18,7 +18,7 @@ from vtune.files.writing import atomic_file
 from vtune.view.facts import FACTS, facts_of
 from vtune.view.place import Place, stamp
 
-VERSION = 6
+VERSION = 7
 """Version of the facts, raised with any change to them; parts of another version are rebuilt."""
 
 LIKELY_SHOWN_FROM = 0.5

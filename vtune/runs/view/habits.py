@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vtune.view.facts import EMPTY
 from vtune.view.query import parse_query, select
 
 LISTED = 12
@@ -21,7 +22,7 @@ QUERIES = {
 
 
 def calls_by_tool(table: pa.Table) -> dict[str, Any] | None:
-    """How the calls of each tool ended, most errors first; None if there were no calls.
+    """How the calls of each tool ended, most errors first, and which found nothing; None without calls.
 
     Args:
         table: The table of an index, with the columns of `vtune.view.facts.FACTS`.
@@ -35,7 +36,7 @@ def calls_by_tool(table: pa.Table) -> dict[str, Any] | None:
         for outcome in (one["values"] or "").split():
             tool, _, status = outcome.rpartition(":")
             counted[tool, status] += one["counts"]
-            tools[tool] += one["counts"]
+            tools[tool] += one["counts"] if status != EMPTY else 0
             ends[status] += one["counts"]
     if not tools:
         return None
