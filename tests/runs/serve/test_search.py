@@ -270,7 +270,9 @@ def test_doctor_says_what_is_wrong_with_a_search(
     service: Served, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert doctor(remote(service.url)) == [("ok", f"{service.url}: 2 passages")]
-    assert doctor(remote(service.url, token_env=None))[0][0] == "fail"
+    assert doctor(remote(f"{service.url}/retrieve/")) == [("ok", f"{service.url}/retrieve/ answers")]
+    for refused in (service.url, f"{service.url}/retrieve"):
+        assert doctor(remote(refused, token_env=None))[0][0] == "fail"
     assert doctor(remote("http://127.0.0.1:1"))[0][0] == "fail"
     index = {"index": str(folder / "index"), "top_k": 3, "max_chars": 500}
     assert doctor(ToolsRecipe.model_validate({"text_search": index}))[0][0] == "ok"
@@ -489,6 +491,8 @@ def test_a_dense_batch_finds_what_each_query_finds_alone(folder: Path) -> None:
         sent = {"queries": queries, "topk": 2, "return_scores": True}
         return list(asyncio.run(service.retrieve(sent))["result"])
 
+    section = {"index": str(folder / "dense"), "top_k": 1, "max_chars": 9}
+    assert doctor(ToolsRecipe.model_validate({"text_search": section}))[0][0] == "ok"
     together = asked(queries)
     assert together[-1] == []
     for one, query in zip(together, queries, strict=True):

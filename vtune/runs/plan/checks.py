@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vtune.config import load_recipe, recipe_keys
-from vtune.errors import DataError, MissingExtra, RecipeError, VtuneError
+from vtune.errors import DataError, MissingExtra, RecipeError, ServiceError, VtuneError
 from vtune.models.shape import find_shape
 from vtune.models.source import resolved
 from vtune.reward.wire import JUDGE
@@ -29,6 +29,8 @@ from vtune.runs.train.sft import check_lengths, check_traces
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.schema.pixels import size_of
+from vtune.tools.http import Patience
+from vtune.tools.retrieve import ROUTE
 from vtune.tools.store import read_manifest
 
 Level = Literal["ok", "warn", "fail"]
@@ -239,6 +241,8 @@ def _searches(tools: Mapping[str, Any]) -> Iterator[Check]:
             yield Check(title, "fail", f"{variable} is not set", f"export {variable}=...")
         elif variable and not os.environ[variable]:
             yield Check(title, "fail", f"{variable} is empty", f"export {variable}=...")
+        elif section["url"] and section["url"].rstrip("/").endswith(ROUTE):
+            yield _retrieval_server(title, section)
         elif section["url"]:
             yield _search_service(title, section["url"].rstrip("/"), variable, kind)
         elif section["index"]:
@@ -247,9 +251,21 @@ def _searches(tools: Mapping[str, Any]) -> Iterator[Check]:
             yield Check(title, "ok", "the web" if web else "cached in the samples")
 
 
+def _retrieval_server(title: str, section: Mapping[str, Any]) -> Check:
+    """Whether a server with Search-R1's protocol answers a question; it reports nothing else."""
+    from vtune.tools.remote import check_passages_service
+
+    url, token = section["url"], os.environ.get(section["token_env"] or "")
+    try:
+        check_passages_service(url, Patience(**section["patience"]), token)
+    except ServiceError as error:
+        return Check(title, "fail", error.what, error.fix)
+    return Check(title, "ok", f"{url} answers")
+
+
 def _index(title: str, folder: Path, kind: str) -> Check:
     try:
-        facts = read_manifest(folder, kind)
+        facts = read_manifest(folder, kind, *(["dense"] if kind == "passages" else []))
     except DataError as error:
         return Check(title, "fail", error.what, error.fix)
     return Check(title, "ok", f"{folder}: {facts[kind]} {kind}")
