@@ -76,6 +76,8 @@ class RetrievedPassages:
         answer = await self._poster.post({"queries": [query], "topk": top_k, "return_scores": True})
         try:
             (rows,) = answer["result"]
+            if not isinstance(rows, list):
+                raise TypeError
             documents = [_document(row) for row in rows]
         except (KeyError, TypeError, ValueError):
             raise ServiceError(

@@ -546,6 +546,8 @@ def test_documents_of_other_servers_are_read_and_empty_ones_left_out(row: Any, p
         ({}, "not the answer of a retrieval server: {}"),
         ([], "not the answer of a retrieval server"),
         ({"result": []}, "not the answer of a retrieval server"),
+        ({"result": [STEPS]}, "not the answer of a retrieval server"),
+        ({"result": ["768 steps."]}, "not the answer of a retrieval server"),
         ({"result": [[{"document": 1}]]}, "not the answer of a retrieval server"),
         (
             {"result": [[STEPS, {"id": "1"}]]},
