@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from vtune.data.options import bare, listing, multiple_choice, presented
 from vtune.errors import DataError
-from vtune.schema.message import Picture
-from vtune.schema.sample import Sample
+from vtune.schema.message import Message, Picture
+from vtune.schema.sample import Evidence, Sample
 
 TEMPLATE = (
     "Question: {question}\nOptions:\n{options}\nPlease select the correct answer from the options above."
@@ -67,6 +67,43 @@ def test_a_letter_means_a_place_rather_than_another_options_text() -> None:
     assert presented(signs, template=TEMPLATE, shuffle=None).ground_truth == "A"
     moved = presented(signs, template=TEMPLATE, shuffle=1)
     assert moved.choices["ABCD".index(moved.ground_truth)] == "C"
+
+
+def in_pictures(template: str, shuffle: int | None) -> Sample:
+    """A question with a picture before it, one in it, and one in each option; the first option is right."""
+    choices = ("<image>", "as <image>", "<image>")
+    before = Sample(
+        id="quiz/0",
+        source="quiz",
+        prompt=(Message("user", f"<image>\nWhich is like <image>?\n{listing(choices)}", (0, 1, 2, 3, 4)),),
+        images=tuple(Picture(data=bytes([number])) for number in range(5)),
+        ground_truth="A",
+        verifier="choice",
+        choices=choices,
+        evidence=(Evidence("right", 2, (0, 0, 1, 1)),),
+    )
+    return presented(before, template=template, shuffle=shuffle)
+
+
+def pictures_of(found: Sample) -> list[int]:
+    """The picture of each mark, by its published number."""
+    return [(found.images[place].data or b"")[0] for place in found.prompt[0].images]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_pictures_of_options_move_with_them(seed: int) -> None:
+    found = in_pictures(TEMPLATE, seed)
+    assert found.prompt[0].images == (0, 1, 2, 3, 4)
+    before, inside, *listed = pictures_of(found)
+    assert (before, inside) == (0, 1)
+    assert listed["ABC".index(found.ground_truth)] == 2
+    assert listed[found.choices.index("as <image>")] == 3
+    assert pictures_of(found)[found.evidence[0].image] == 2
+
+
+def test_pictures_move_with_options_that_stand_before_the_question() -> None:
+    assert pictures_of(in_pictures(TEMPLATE, None)) == [0, 1, 2, 3, 4]
+    assert pictures_of(in_pictures("{options}\n{question}", None)) == [0, 2, 3, 4, 1]
 
 
 def orders(seed: int) -> list[Sample]:

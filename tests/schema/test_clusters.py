@@ -22,6 +22,12 @@ def test_questions_about_the_same_picture_are_one_cluster_and_others_are_not() -
     assert len({cluster_of(one, ASKED) for one in (SHOWN, other, two)}) == 3
 
 
+def test_the_same_pictures_in_another_order_are_one_cluster() -> None:
+    shown = (Picture(data=b"photo"), Picture(data=b"another"))
+    shuffled = replace(SHOWN, sample_id="q/2", images=shown[::-1])
+    assert cluster_of(replace(SHOWN, images=shown), ASKED) == cluster_of(shuffled, ASKED)
+
+
 def test_a_picture_shared_by_rollouts_is_identified_by_its_file() -> None:
     shared = Picture(data=b"large", path="../inputs/0123abcd")
     assert cluster_of(replace(SHOWN, images=(shared,)), ASKED) == "0123abcd"

@@ -4,6 +4,7 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from string import ascii_uppercase
 from typing import Any
 
@@ -21,6 +22,7 @@ _ASKED = re.compile(
 """Sentences that public files and harnesses append to a question to ask for a letter."""
 
 _MARKS = re.compile(rf"(?:\s*{re.escape(IMAGE)}\s*)*")
+_PLACE = re.compile(r"\{(question|options)\}")
 
 
 def listing(choices: Sequence[str]) -> str:
@@ -42,6 +44,8 @@ def presented(
     sample: Sample, *, template: str, shuffle: int | None, parm: Mapping[str, Any] | None = None
 ) -> Sample:
     """A multiple-choice sample in a benchmark's wording; one without options is returned unchanged.
+
+    Pictures inside a question or an option move with it.
 
     Args:
         sample: Its last message ends with its options as `listing` writes them.
@@ -76,18 +80,58 @@ def presented(
     marks = found[0] if found else ""
     question = bare(text[len(marks) : -len(listed)])
     # Not str.format: questions may contain braces.
-    asked = re.sub(
-        r"\{(question|options)\}",
+    asked = _PLACE.sub(
         lambda place: question if place[1] == "question" else listing(choices),
         template,
     )
+    moved = _moved(last.images, marks, question, sample.choices, order, _PLACE.findall(template))
     return replace(
-        sample,
+        _with_pictures(sample, moved),
         prompt=(*sample.prompt[:-1], replace(last, content=marks + asked)),
         choices=choices,
         ground_truth=ascii_uppercase[order.index(_truth(sample, where))],
         verifier_parm={**sample.verifier_parm, **(parm or {})},
     )
+
+
+def _moved(
+    pictures: Sequence[int],
+    marks: str,
+    question: str,
+    choices: Sequence[str],
+    order: Sequence[int],
+    places: Sequence[str],
+) -> tuple[int, ...]:
+    """The picture of each mark in a prompt as `presented` puts it.
+
+    Args:
+        pictures: The picture of each mark as published: first those of `marks`, then of the question, then
+            of the options.
+        marks: The marks before the question, which stay in front.
+        question: The question.
+        choices: The options as published.
+        order: Their positions, in the new order.
+        places: `question` and `options`, in the template's order.
+    """
+    held = iter(pictures)
+    front, asked, *listed = [tuple(islice(held, text.count(IMAGE))) for text in (marks, question, *choices)]
+    moved = {"question": asked, "options": tuple(chain(*(listed[index] for index in order)))}
+    return tuple(chain(front, *(moved[place] for place in places)))
+
+
+def _with_pictures(sample: Sample, moved: Sequence[int]) -> Sample:
+    """The sample with its pictures in another order, that of the marks, and evidence that follows them.
+
+    Args:
+        sample: The question.
+        moved: For each mark of the last turn, the number of its picture.
+    """
+    now = dict(zip(moved, sample.prompt[-1].images, strict=True))
+    images = list(sample.images)
+    for old, new in now.items():
+        images[new] = sample.images[old]
+    evidence = tuple(replace(item, image=now.get(item.image, item.image)) for item in sample.evidence)
+    return replace(sample, images=tuple(images), evidence=evidence)
 
 
 def _truth(sample: Sample, where: str) -> int:

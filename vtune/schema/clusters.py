@@ -36,4 +36,5 @@ def cluster_of(trajectory: Trajectory, sample: Sample) -> str:
             names.append(hashlib.sha256(picture.data).hexdigest()[:32])
         else:
             return trajectory.sample_id
-    return "+".join(names) or trajectory.sample_id
+    # In any order: shuffling options that are pictures moves them.
+    return "+".join(sorted(names)) or trajectory.sample_id
