@@ -13,6 +13,7 @@ from PIL import Image
 from tests.data.benchmarks import raising, write_tsv
 from vtune.data.charts import DESCRIPTIVE, scan_charxiv_descriptive, scan_charxiv_reasoning
 from vtune.data.formats import specimens_maths
+from vtune.data.formats.specimens import Specimen
 from vtune.data.mathematics import (
     scan_mathverse,
     scan_mathvision,
@@ -120,11 +121,30 @@ def test_a_mathverse_answer_that_is_not_a_letter_is_scored(
         assert verdict_on(f"<answer>{reply}</answer>", found).score == float(reply in right), reply
 
 
-def test_a_mathverse_row_may_have_no_picture(tmp_path: Path) -> None:
-    path = changed(specimens_maths.mathverse(tmp_path).path, image=None)
+@pytest.mark.parametrize("version", ["Text Only", "text-only", "Text_Only"])
+def test_a_mathverse_row_may_have_no_picture(tmp_path: Path, version: str) -> None:
+    path = changed(specimens_maths.mathverse(tmp_path).path, image=None, problem_version=version)
     (found,) = good(scan_mathverse(path))
     assert (found.images, found.prompt[-1].images) == ((), ())
     assert "<image>" not in found.prompt[-1].content
+
+
+@pytest.mark.parametrize(
+    ("specimen", "column", "scan"),
+    [
+        (specimens_maths.mathvista, "decoded_image", scan_mathvista),
+        (specimens_maths.mathverse, "image", scan_mathverse),
+        (specimens_maths.mathvision, "decoded_image", scan_mathvision),
+    ],
+)
+def test_no_question_is_asked_without_its_picture(
+    tmp_path: Path, specimen: Callable[[Path], Specimen], column: str, scan: Scan
+) -> None:
+    file = changed(specimen(tmp_path).path, **{column: None})
+    (found,) = scan(file)
+    assert isinstance(found, DataError)
+    assert "the row has no picture" in str(found)
+    assert f"{file}, row 0" in str(found)
 
 
 @pytest.mark.parametrize(("split", "scan"), [("test", scan_mathvision), ("testmini", scan_mathvision_mini)])
@@ -154,6 +174,8 @@ def test_mathvision_has_two_splits_in_one_folder(tmp_path: Path, split: str, sca
         ("58^{\\circ}", "58", "math"),
         ("40°", "40^\\circ", "math"),
         ("1,000", "1000", "math"),
+        ("−5", "-5", "math"),
+        (".35", "0.350", "math"),
         ("2^{10}", "1024", "math"),
         ("$\\boxed{\\frac{16}{7}}$", "\\frac{16}{7}", "math"),
         ("5-7", "5-7", "exact"),
@@ -187,6 +209,26 @@ def test_charxiv_reads_the_truth_from_the_grading_query_or_its_column(tmp_path: 
     title, count = good(scan_charxiv_descriptive(specimens_maths.charxiv_descriptive(tmp_path).path))
     assert (title.ground_truth, count.extra["category"]) == ("Not Applicable", "counting")
     assert sorted(DESCRIPTIVE) == list(range(1, 20))
+
+
+@pytest.mark.parametrize(
+    ("truth", "right", "wrong"),
+    [
+        ("0.35", [".35", "0.350", "0.35 m", "**0.35**"], ["0.36", "0.35 or 0.4"]),
+        ("12,000", ["12000", "12,000 units", "12 000"], ["12", "12000000"]),
+        ("−5", ["-5", "−5", "-5.0"], ["5"]),
+        ("2018-2019", ["2018-2019"], ["-1", "2018"]),
+    ],
+)
+def test_a_number_in_a_chart_is_right_however_it_is_written(
+    tmp_path: Path, truth: str, right: list[str], wrong: list[str]
+) -> None:
+    path = specimens_maths.charxiv_reasoning(tmp_path).path
+    path.write_text(path.read_text().replace("0.50", truth))
+    _, found = good(scan_charxiv_reasoning(path))
+    check_ground_truth(found)
+    for reply in right + wrong:
+        assert verdict_on(f"<answer>{reply}</answer>", found).score == float(reply in right), reply
 
 
 def test_a_grading_query_without_a_place_for_the_answer_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from vtune.data.tsv import TsvRow, scan_tsv
 from vtune.errors import DataError
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
-from vtune.verifiers import exact
+from vtune.verifiers import exact, math
+from vtune.verifiers.latex import is_number
 
 PLACE = "{PREDICTION}"
 """Marks in a grading query where the answer goes."""
@@ -84,7 +85,7 @@ def _sample(row: TsvRow, column: str, kinds: Mapping[int, str], source: str) -> 
         ability="chart",
         ground_truth=truth,
         answer=truth,
-        verifier=exact.NAME,
+        verifier=math.NAME if is_number(truth) else exact.NAME,
         extra={
             "category": kind,
             "facets": {"category": kind, column: number},

@@ -19,8 +19,9 @@ from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.source_names import named_by
-from vtune.verifiers import choice, counting, exact
+from vtune.verifiers import choice, counting, exact, math
 from vtune.verifiers.choice import lettered
+from vtune.verifiers.latex import is_number
 
 OPTIONS = "multi-choice options"
 """Column of MME-RealWorld: the options as a Python list of `(A) text`."""
@@ -145,16 +146,18 @@ def _interleaved(row: TsvRow, source: str) -> Sample:
     pictures = [row.pictures[number - 1] for number in order] or row.pictures
     content = marked if order else f"{IMAGE}\n" * len(pictures) + marked
     truths = [row.letter(choices)] if choices else _spellings(row.values["answer"])
+    answer = row.values["answer"].strip()
+    open_verifier = math.NAME if is_number(answer) else exact.NAME
     return Sample(
         id=f"{source}/{row.values['index']}",
         source=source,
         prompt=(Message("user", content, tuple(range(len(pictures)))),),
         images=tuple(Picture(data=picture) for picture in pictures),
         ability="knowledge",
-        ground_truth=truths[0] if choices else row.values["answer"].strip(),
+        ground_truth=truths[0] if choices else answer,
         answer=row.values["answer"],
-        verifier=choice.NAME if choices else exact.NAME,
-        verifier_parm={} if choices else {"aliases": truths},
+        verifier=choice.NAME if choices else open_verifier,
+        verifier_parm={"aliases": truths} if not choices and open_verifier == exact.NAME else {},
         choices=choices,
         extra=_kept(row)
         | {"category": _subject(row), "inline": bool(order)}

@@ -18,7 +18,7 @@ from vtune.schema.clusters import PROBLEM
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
 from vtune.verifiers import choice, exact, math
-from vtune.verifiers.latex import value_of
+from vtune.verifiers.latex import is_number
 
 MATHVISTA = Table(
     split="testmini",
@@ -51,6 +51,8 @@ MATHVERSE = Table(
     may={"problem": "problem_index"},
     pictures=("image",),
 )
+TEXT_ONLY = "text only"
+"""MathVerse's sixth version, published in a file of its own: the only one without pictures."""
 MATHVISION_COLUMNS = {
     "id": "id",
     "question": "question",
@@ -61,10 +63,6 @@ MATHVISION_COLUMNS = {
 }
 FACETS = ("language", "source", "category", "task", "context", "grade", "skills")
 """Keys of `metadata` by which MathVista's authors split scores, besides `question_type` and `answer_type`."""
-
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:/[1-9]\d*)?")
-_BOXED = re.compile(r"\\boxed\{(.*)\}")
-_DEGREES = re.compile(r"\s*(?:°|\^\s*\{?\\circ\}?)\Z")
 
 
 def scan_mathvista(path: Path) -> Iterator[Sample | DataError]:
@@ -155,6 +153,7 @@ def _mathverse(row: ShardRow) -> Sample:
         options=listed if choice.chosen_letter(answer, listed) else (),
         lettered=asks_letter and choice.chosen_letter(answer, ()) is not None,
         aliases=_letters_in_a_row(answer) if asks_letter else (),
+        text_only=re.sub(r"[-_\s]+", " ", version).strip().lower() == TEXT_ONLY,
         category=version,
         facets={
             "problem_version": version,
@@ -206,6 +205,7 @@ def _sample(
     facets: Mapping[str, Any],
     lettered: bool = False,
     aliases: Sequence[str] = (),
+    text_only: bool = False,
     **kept: Any,
 ) -> Sample:
     """A question about the pictures of a row.
@@ -221,19 +221,17 @@ def _sample(
         facets: What scores are split by: name -> value or values.
         lettered: Whether the answer is a letter although the options are unknown.
         aliases: Further spellings of an answer that is compared as text.
+        text_only: Whether the row may lack a picture.
         kept: Further `extra`.
     """
-    if not text.strip():
-        raise DataError("the question is empty", where=row.place, fix="drop the row, or download it again")
-    if IMAGE in text:
-        raise DataError(f"the question holds {IMAGE}", where=row.place, fix="is it the published file?")
+    _check_asked(row, text, text_only=text_only)
     verifier: str = exact.NAME
     parm: dict[str, Any] = {"aliases": list(aliases)} if aliases else {}
     if options:
         verifier, parm = choice.NAME, {"letter_rule": "loose"}
     elif lettered:
         verifier = choice.NAME
-    elif _is_value(truth):
+    elif is_number(truth):
         verifier = math.NAME
     return Sample(
         id=f"{source}/{row.values['id']}",
@@ -250,17 +248,18 @@ def _sample(
     )
 
 
-def _is_value(truth: str) -> bool:
-    """Whether an answer is one number, in digits or in LaTeX, which may be written in many ways.
+def _check_asked(row: ShardRow, text: str, *, text_only: bool) -> None:
+    """Check that a row can be asked.
 
-    Numbers separated only by a dash, such as 5-7, may be a range.
+    Raises:
+        DataError: If there is no question, or no picture, or the question holds `<image>`.
     """
-    plain = truth.strip().strip("$").strip()
-    boxed = _BOXED.fullmatch(plain)
-    plain = _DEGREES.sub("", boxed[1] if boxed else plain)
-    if _NUMBER.fullmatch(plain):
-        return True
-    return any(mark in plain for mark in "\\^,") and "**" not in plain and value_of(plain) is not None
+    if not row.pictures and not text_only:
+        raise DataError("the row has no picture", where=row.place, fix="drop the row, or download it again")
+    if not text.strip():
+        raise DataError("the question is empty", where=row.place, fix="drop the row, or download it again")
+    if IMAGE in text:
+        raise DataError(f"the question holds {IMAGE}", where=row.place, fix="is it the published file?")
 
 
 def _letters_in_a_row(answer: str) -> tuple[str, ...]:

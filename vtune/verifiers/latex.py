@@ -26,6 +26,9 @@ _STOPS = (_END, ".", *_PAIRS.values())
 """What ends an expression with text after it: a full stop, or an unmatched closing bracket."""
 _SKIPPED = re.compile(r"\$|\\displaystyle|\\q?quad(?![a-zA-Z])|\\,|~|\\left(?=\()|\\right(?=\))")
 _EXTENDED = re.compile(r"\\boxed|\^\\circ|\^\{\\circ\}")
+_NUMBER = re.compile(r"[-−]?(?:\d+(?:\.\d+)?|\.\d+)(?:/[1-9]\d*)?")
+_BOXED = re.compile(r"\\boxed\{(.*)\}")
+_DEGREES = re.compile(r"\s*(?:°|\^\s*\{?\\circ\}?)\Z")
 _EXACT = Context(prec=40)
 """Precision in digits; ours. Exponents have six digits: 3^1009/3^1008 has a value, and 9^9^9^9 has none."""
 
@@ -33,6 +36,19 @@ _EXACT = Context(prec=40)
 def value_of(text: str) -> float | None:
     """The value of an expression; None if it has none, or is too long."""
     return _value(text, (_END,))
+
+
+def is_number(truth: str) -> bool:
+    """Whether an answer is one number, in digits or in LaTeX, which may be written in many ways.
+
+    Numbers separated only by a dash, such as 5-7, may be a range.
+    """
+    plain = truth.strip().strip("$").strip()
+    boxed = _BOXED.fullmatch(plain)
+    plain = _DEGREES.sub("", boxed[1] if boxed else plain)
+    if _NUMBER.fullmatch(plain):
+        return True
+    return any(mark in plain for mark in "\\^,") and "**" not in plain and value_of(plain) is not None
 
 
 def latex2sympy_value(text: str, *, whole: bool) -> float | None:
