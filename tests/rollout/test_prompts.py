@@ -20,12 +20,14 @@ def test_the_codev_prompt_matches_the_golden_file(golden: Callable[[str, str], N
     assert '"448×336"' in messages[-1].content
 
 
-def test_codev_names_the_first_picture_and_keeps_the_number_of_marks() -> None:
+def test_codev_describes_every_picture_and_keeps_the_number_of_marks() -> None:
     two = replace(SAMPLE, prompt=(Message("user", "<image><image>Which?", (0, 1)),), images=SAMPLE.images * 2)
     content = codev(two, NAMES, SIZES)[-1].content
-    assert content.count("<image>") == 2
-    assert "image_0.png" in content
-    assert "image_1.jpg" not in content
+    assert content.startswith(
+        "<image><image>Which?\n"
+        '### User Image Path:** "image_0.png"\n### User Image Size:** "448×336"\n'
+        '### User Image Path:** "image_1.jpg"\n### User Image Size:** "20×30"\n### **Output Format'
+    )
 
 
 def test_codev_appends_its_rules_to_a_system_turn_and_needs_none_without_tools() -> None:

@@ -260,7 +260,7 @@ def photograph(photo: Photo, images: Path, *, optional_folders: int = 0) -> byte
     except OSError as error:
         raise DataError(
             f"cannot read {path}: {error.strerror}",
-            fix="give the folder that has the pictures of this JSON",
+            fix="put it there, or give the folder that has the pictures of this JSON",
         ) from None
     try:
         size = examine(content).size

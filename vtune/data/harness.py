@@ -29,6 +29,8 @@ TARGETS = "target_instances"
 """Column of TreeBench: boxes as a Python list of xyxy, in pixels."""
 IN_PICTURE = "Answer the multiple-choice question in the picture with the letter of its option."
 """Wording of MMMU-Pro's vision questions if no protocol gives one; ours."""
+MMMU_SPLIT = "validation"
+"""The split of MMMU that is asked: its file also holds `dev`."""
 BLIND_TASKS = (
     "Circled Letter",
     "Counting Grid - Blank Grids",
@@ -56,8 +58,30 @@ def scan_treebench(path: Path) -> Iterator[Sample | DataError]:
 
 
 def scan_mmmu(path: Path) -> Iterator[Sample | DataError]:
-    """MMMU_DEV_VAL: the split `validation`, with pictures inside the text; some rows have no options."""
-    return _scan(path, ("question", "answer"), _mmmu)
+    """MMMU_DEV_VAL: the split `validation`, with pictures inside the text; some rows have no options.
+
+    Raises:
+        DataError: If all rows are of other splits.
+    """
+    others: set[str] = set()
+
+    def read(row: TsvRow, source: str) -> Sample | None:
+        split = row.values.get("split", MMMU_SPLIT)
+        if split == MMMU_SPLIT:
+            return _interleaved(row, source)
+        others.add(split)
+        return None
+
+    empty = True
+    for entry in _scan(path, ("question", "answer"), read):
+        empty = False
+        yield entry
+    if empty and others:
+        raise DataError(
+            f"no row is of the split `{MMMU_SPLIT}`",
+            where=str(path),
+            fix=f"the column `split` holds {', '.join(sorted(others))}; is it MMMU_DEV_VAL.tsv?",
+        )
 
 
 def scan_mmmu_pro(path: Path) -> Iterator[Sample | DataError]:
@@ -117,12 +141,6 @@ def _treebench(row: TsvRow, source: str) -> Sample:
             )
         evidence.append(Evidence("target", 0, corners))
     return _choice(row, source, options_of(row), ability="visual_search", evidence=tuple(evidence))
-
-
-def _mmmu(row: TsvRow, source: str) -> Sample | None:
-    if row.values.get("split", "validation") != "validation":
-        return None
-    return _interleaved(row, source)
 
 
 def _mmmu_pro(row: TsvRow, source: str) -> Sample:

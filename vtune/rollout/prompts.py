@@ -82,7 +82,8 @@ CODEV_SYSTEM = f"""You are a helpful assistant.
 """CodeV, template 13.1, verbatim."""
 
 CODEV_PICTURE = '\n### User Image Path:** "{path}"\n### User Image Size:** "{width}×{height}"'
-"""CodeV, template 13.1: how the user turn describes its picture."""
+"""CodeV, template 13.1: how the user turn describes its picture. The paper has one picture per question; of
+several, each is described in this form (ours)."""
 
 CODEV_FORMAT = """
 ### **Output Format (strict adherence required):**
@@ -129,7 +130,7 @@ def codev(
     last = max(index for index, message in enumerate(messages) if message.role == "user")
     pictures = "".join(
         CODEV_PICTURE.format(path=name, width=width, height=height)
-        for name, (width, height) in list(zip(names, sizes, strict=True))[:1]
+        for name, (width, height) in zip(names, sizes, strict=True)
     )
     messages[last] = Message("user", messages[last].content + pictures + CODEV_FORMAT)
     return tuple(messages)

@@ -734,10 +734,18 @@ MAKERS: dict[str, Callable[[Path], Published]] = {
     "mathvision": shard("mathvision", "mathvision", {"choice": 2, "math": 1}, "no answer"),
     "mathvision_mini": shard("mathvision_mini", "mathvision", {"choice": 2, "math": 1}, "no answer"),
     "charxiv_reasoning": table(
-        "charxiv_reasoning", "CharXiv_reasoning_val.tsv", {"exact": 2}, "inst_category", "inst_category"
+        "charxiv_reasoning",
+        "CharXiv_reasoning_val.tsv",
+        {"exact": 1, "math": 1},
+        "inst_category",
+        "inst_category",
     ),
     "charxiv_descriptive": table(
-        "charxiv_descriptive", "CharXiv_descriptive_val.tsv", {"exact": 2}, "grading_query", "PREDICTION"
+        "charxiv_descriptive",
+        "CharXiv_descriptive_val.tsv",
+        {"exact": 1, "math": 1},
+        "grading_query",
+        "PREDICTION",
     ),
     "browsecomp_vl": searching(published_search.browsecomp_vl, {"judge": 2}, "no picture", "browsecomp_vl"),
     "mmsearch_plus": searching(published_search.mmsearch_plus, {"judge": 2}, "encrypted", "mmsearch_plus"),

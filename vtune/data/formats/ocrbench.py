@@ -92,7 +92,8 @@ def _sample(row: Row, place: Place, options: Options) -> Sample:
     answers = _plain(needed(row, "answers"))
     answers = answers if isinstance(answers, list) else [answers]
     metric = _metric(kind, row, question)
-    shown = pictures("image", needed(row, "image", "image_path"), options.base(place.file))
+    column = "image" if row.get("image") is not None else "image_path"
+    shown = pictures(column, needed(row, "image", "image_path"), options.base(place.file))
     parm: dict[str, Any] = {"metric": metric}
     if metric == "answer_and_box":
         parm["bbox"] = _plain(row.get("bbox"))

@@ -341,7 +341,7 @@ def _loaded(column: str, name: str, base: Path, *, empty: bool = False) -> bytes
         raise wrong(
             column,
             f"{lacks} at {str(path)[:200]}: {error.strerror}",
-            "give the folder of the pictures with --images",
+            "put it there; `vtune data import` also takes the folder of the pictures with --images",
         ) from None
 
 

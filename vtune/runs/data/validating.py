@@ -1,5 +1,6 @@
 """`vtune data validate`: check every row of files."""
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,8 @@ from vtune.verifiers.perfect import check_full_marks
 PROBLEMS = ".problems.txt"
 """Appended to an output's name: lists all rows that were left out, one per line."""
 
+_IN_FOLDER = re.compile(r"(.+), row (\d+)(?:, .*)?", re.DOTALL)
+"""The place of a row whose file is in a folder that was given."""
 
 Scan = Callable[[Path], Iterator[Sample | DataError]]
 """Reads a file: one entry per row, the sample or what is wrong with it."""
@@ -259,7 +262,10 @@ def check_learnable(trace: Trajectory, pictures: Opening, where: str) -> None:
 def problem_of(path: Path, row: int | None, error: DataError) -> Problem:
     """An error about a row, as listed."""
     if path.is_dir() and error.where.startswith(f"{path}/"):
-        return {"file": error.where, "row": None, "what": error.what, "fix": error.fix}
+        inside = _IN_FOLDER.fullmatch(error.where)
+        if inside is None:
+            return {"file": error.where, "row": None, "what": error.what, "fix": error.fix}
+        path, row = Path(inside[1]), int(inside[2])
     # In `where`, the place within the row, e.g. its column, follows the file and the row.
     detail = error.where.removeprefix(str(path)).removeprefix(f", row {row}").removeprefix(", ")
     if row is not None and detail.startswith("sample "):

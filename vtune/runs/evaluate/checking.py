@@ -89,7 +89,11 @@ def check_questions(
     check_paths(source)
     _check_rows(source, scan)
     if not count:
-        raise DataError("the suite has no sample", where=", ".join(source.data))
+        raise DataError(
+            "the suite has no sample",
+            where=", ".join(source.data),
+            fix=f"its data hold no row of format `{source.format}`; {source.data_from}",
+        )
     _check_positions(source, truths)
     return Checked(count, answers, looks, codes)
 

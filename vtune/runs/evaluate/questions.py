@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from vtune.config import Uses
 from vtune.data.formats.building import Options
 from vtune.data.formats.samples import NAME as SAMPLES
+from vtune.data.formats.source import Place
 from vtune.data.formats.table import FORMATS
 from vtune.data.offer import offering
 from vtune.data.options import presented
@@ -229,9 +230,19 @@ def _entries(name: str, path: Path, *, pictures: bool = True) -> Iterator[Sample
     if layout.scan is not None:
         yield from layout.scan(path)
         return
-    for _, entry in layout.read(path, Options()):
+    for place, entry in layout.read(path, Options()):
+        if isinstance(entry, DataError) and path.is_dir():
+            entry = _placed(entry, place)
         if not isinstance(entry, Trajectory):
             yield entry
+
+
+def _placed(error: DataError, place: Place) -> DataError:
+    """The error of a row of a folder with the file that holds the row."""
+    if error.where.startswith(place.where):
+        return error
+    where = f"{place.where}, {error.where}" if error.where else place.where
+    return DataError(error.what, where=where, fix=error.fix)
 
 
 def _put(source: Source, sample: Sample) -> Sample:
