@@ -293,7 +293,7 @@ def _rows(folder: Path, shown: Mapping[str, Any], *, single: bool) -> Any:
     from vtune.report.against import render_against
 
     every = {folder: shown} if single else _below(folder, shown["evaluations"])
-    parts = [_rendered(every, shown.get("groups", {}))]
+    parts = [_rendered(every, shown.get("groups", {}), single=single)]
     return Group(*parts, *([render_against(shown["against"])] if "against" in shown else []))
 
 
@@ -301,18 +301,19 @@ def _below(folder: Path, evaluations: Mapping[str, Any]) -> dict[Path, Mapping[s
     return {folder / name: result for name, result in evaluations.items()}
 
 
-def _rendered(results: Mapping[Path, Mapping[str, Any]], groups: Mapping[str, Any]) -> Any:
+def _rendered(results: Mapping[Path, Mapping[str, Any]], groups: Mapping[str, Any], *, single: bool) -> Any:
     from rich.console import Group
 
     from vtune.files.terminal import one_line
-    from vtune.report.evaluation import render_evaluations
+    from vtune.report.evaluation import render_evaluations, render_several
     from vtune.report.suites import render_groups
 
     evaluations = [
         {"name": one_line(folder.name), "path": one_line(str(folder)), **result}
         for folder, result in results.items()
     ]
-    return Group(render_evaluations(evaluations), render_groups(groups))
+    shown = render_evaluations(evaluations) if single else render_several(evaluations)
+    return Group(shown, render_groups(groups))
 
 
 def _explain(folder: Path, against: str, *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from vtune.errors import DataError
-from vtune.report.evaluation import render_evaluations
+from vtune.report.evaluation import render_evaluations, render_several
 from vtune.report.evaluations_table import COLUMNS, evaluations_csv, evaluations_latex
 from vtune.report.tabular import LOOKS
 from vtune.schema.audit import keep_audit, read_audit
@@ -106,6 +106,15 @@ def printed(one: dict[str, Any]) -> str:
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(render_evaluations([one]))
     return console.export_text()
+
+
+def test_several_suites_are_one_table_with_a_row_each_and_no_source() -> None:
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render_several([evaluation(name) | {"limit": None} for name in ("vstar", "mmmu")]))
+    lines = console.export_text().splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("│")] == ["vstar", "mmmu"]
+    assert "source: " not in "\n".join(lines)
+    assert lines[-1].startswith("`vtune report runs/vstar --all` shows")
 
 
 def test_without_questions_that_need_a_look_there_is_no_looks_table() -> None:

@@ -113,7 +113,9 @@ def scan_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow | DataError]
         with open_input(path) as stream, open_input(path) as again:
             yield from _rows(path, stream, again, {"index", "image", *needs})
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}", fix="is it the right file?") from None
+        held = sorted(file.name for file in path.glob("*.tsv"))  # of a folder
+        fix = f"name a file in it: {', '.join(held)}" if held else "is it the right file?"
+        raise DataError(f"cannot read {path}: {error.strerror}", fix=fix) from None
 
 
 def read_table(path: Path, one_of: Collection[str]) -> Iterator[tuple[int, Row | DataError]]:

@@ -31,6 +31,9 @@ BY_BOXES = "faithfulness is by boxes: not comparable with CodeV's Table 5, where
 
 NOT_THE_MEAN = "the score is not their mean, so the smallest difference they can detect is unknown"
 
+SEVERAL = ("score", "samples", "unreadable", "unscored")
+"""Numbers that are shown of each of several suites."""
+
 HABITS = {
     "everything": "all",
     "none": "no look",
@@ -74,6 +77,25 @@ def render_evaluations(evaluations: Sequence[Evaluation], *, everything: bool = 
         ]
     tables = [_table(title, names, columns) for title, columns in parts.items() if any(columns)]
     return Group(*heads, *tables)
+
+
+def render_several(evaluations: Sequence[Evaluation]) -> RenderableType:
+    """One table with a row for each evaluation, what is to be said of each, and where its other numbers are.
+
+    Args:
+        evaluations: Evaluations of one model on several suites, which have few numbers in common.
+    """
+    if not evaluations:
+        return Group()
+    table = Table(title="score", title_justify="left")
+    for column in ("suite", *SEVERAL):
+        table.add_column(column, justify="left" if column == "suite" else "right", no_wrap=True)
+    for evaluation in evaluations:
+        found = {"samples": evaluation["samples"]} | _leaves(evaluation["score"])
+        table.add_row(str(evaluation["name"]), *(cell(found.get(name)) for name in SEVERAL))
+    heads = [Text(_head(evaluation)) for evaluation in evaluations]
+    other = Text(f"`vtune report {evaluations[0]['path']} --all` shows all numbers of one suite")
+    return Group(table, *heads, other)
 
 
 def _head(evaluation: Evaluation) -> str:

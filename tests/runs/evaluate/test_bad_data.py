@@ -55,3 +55,12 @@ def test_a_file_of_another_split_says_which_splits_it_holds(tmp_path: Path) -> N
     said = refused("mmmu", path)
     assert "no row is of the split `validation`" in said
     assert "holds dev, test" in said
+
+
+def test_a_folder_in_place_of_a_table_says_which_files_it_has_and_where_the_table_comes_from(
+    tmp_path: Path,
+) -> None:
+    path = specimens_tsv.mmmu(tmp_path).path
+    said = refused("mmmu", tmp_path)
+    assert f"name a file in it: {path.name}" in said
+    assert "give other files with --data, or get these again: https://" in said

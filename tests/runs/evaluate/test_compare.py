@@ -334,6 +334,15 @@ def test_different_settings_are_named_and_different_rules_or_data_refused(tmp_pa
         assert what in ended.err
 
 
+def test_a_folder_of_several_evaluations_names_them(tmp_path: Path) -> None:
+    (tmp_path / "several").mkdir()
+    for name in ("mmmu", "vstar"):
+        folder(tmp_path / "several" / name, right(3, 6))
+    ended = vtune("compare", tmp_path / "several", tmp_path / "several")
+    assert ended.code == 2
+    assert f"such as {tmp_path / 'several' / 'mmmu'}: mmmu, vstar" in ended.err
+
+
 def test_a_folder_without_an_evaluation_is_refused_with_a_fix(tmp_path: Path) -> None:
     a = folder(tmp_path / "a", right(3, 6))
     old = folder(tmp_path / "old", right(3, 6))

@@ -201,6 +201,19 @@ def test_two_rows_of_a_question_that_differ_are_refused_by_name(
     assert import_scores(out, scored)["official"]["taken"] == 3
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_score_that_is_not_a_number_is_refused_as_such(
+    exported: tuple[Path, list[dict[str, Any]]], times: int, tmp_path: Path
+) -> None:
+    out, rows = exported
+    scored = tmp_path / "scored.json"
+    others = [row for row in rows if row["id"] != "w0"]
+    (broken,) = [row | {"score": float("nan")} for row in rows if row["id"] == "w0"]
+    scored.write_text(json.dumps([*others, *[broken] * times]))
+    with pytest.raises(DataError, match=r"the score of 'w0' is not in \[0, 1\]"):
+        import_scores(out, scored)
+
+
 def test_rows_for_unexported_questions_are_counted_and_named(
     exported: tuple[Path, list[dict[str, Any]]], tmp_path: Path
 ) -> None:

@@ -47,9 +47,10 @@ def by_id(rows: Iterable[tuple[str, T]], what: str) -> dict[str, T]:
     """
     found: dict[str, T] = {}
     for name, value in rows:
-        if found.setdefault(name, value) != value:
+        held = found.setdefault(name, value)
+        if held != value and (held == held or value == value):  # NaN is refused as a score, not as a second
             raise DataError(
-                f"question {name!r:.60} has two {what}: {found[name]!r:.60} and {value!r:.60}",
+                f"question {name!r:.60} has two {what}: {held!r:.60} and {value!r:.60}",
                 fix="run the scorer again, on one file of `vtune scores export`",
             )
     return found

@@ -157,6 +157,7 @@ def check_data(
     scan: Scan = scan_samples,
     *,
     lister: str = "vtune data validate FILE… --problems OUT",
+    again: str = "give other files, or make these again",
     see: Callable[[Sample], None] | None = None,
 ) -> None:
     """Reject files with bad rows before a run starts.
@@ -165,6 +166,7 @@ def check_data(
         paths: Files of samples.
         scan: Reads a file.
         lister: The command that lists all problems.
+        again: The fix if no row is bad, but the files themselves.
         see: Called with every good sample, so that further checks need not read all pictures again.
 
     Raises:
@@ -179,7 +181,7 @@ def check_data(
     own = "".join(f" --uses {shlex.quote(str(file.path))}" for file in used())
     fix = f"`{lister}{own}` lists all of them"
     if all(problem["row"] is None for problem in problems):
-        fix = "give other files, or make these again"
+        fix = again
     raise DataError("\n".join([f"{len(problems)} problem(s) in the data", *lines]), fix=fix)
 
 

@@ -116,7 +116,8 @@ def _check_rows(source: Source, scan: Callable[[Path], Iterator[Sample | DataErr
             check_data(paths_of(source), counting)
         else:
             lister = f"vtune data import {source.format} PATH --out FILE"
-            check_data(paths_of(source), counting, lister=lister)
+            again = f"give other files with --data, or get these again: {source.data_from}"
+            check_data(paths_of(source), counting, lister=lister, again=again)
     except DataError as error:
         if not unfits:
             raise

@@ -45,9 +45,12 @@ def read_results(folder: Path) -> dict[str, Any]:
     """
     file = folder / RESULTS
     if not file.is_file():
+        inside = sorted(one.parent.name for one in folder.glob(f"*/{RESULTS}"))
         raise DataError(
             f"{folder} holds no finished evaluation",
-            fix="name a folder that `vtune eval` has written; `vtune eval --resume` finishes one that was "
+            fix=f"name one of the evaluations in it, such as {folder / inside[0]}: {', '.join(inside)}"
+            if inside
+            else "name a folder that `vtune eval` has written; `vtune eval --resume` finishes one that was "
             "interrupted",
         )
     results = read_record(file, "model", "suite", "environment", fix=RESTORE)
