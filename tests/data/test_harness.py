@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vtune.data.formats import specimens_tsv
-from vtune.data.harness import scan_mmmu
+from vtune.data.harness import UNSHOWN, scan_mmmu
 from vtune.schema.sample import Sample
 from vtune.verifiers import check_ground_truth, verdict_on
 
@@ -30,3 +30,14 @@ def test_an_open_question_with_a_number_is_right_however_it_is_written(
     check_ground_truth(found)
     for reply in right + wrong:
         assert verdict_on(f"<answer>{reply}</answer>", found).score == float(reply in right), reply
+
+
+def test_a_picture_that_nothing_refers_to_is_counted(tmp_path: Path) -> None:
+    path = specimens_tsv.mmmu(tmp_path).path
+    whole, _ = scan_mmmu(path)
+    path.write_text(path.read_text().replace("<image 2>", "<image2>"))
+    misspelt, _ = scan_mmmu(path)
+    assert isinstance(whole, Sample)
+    assert isinstance(misspelt, Sample)
+    assert (len(whole.images), whole.extra.get(UNSHOWN)) == (2, None)
+    assert (len(misspelt.images), misspelt.extra.get(UNSHOWN)) == (1, 1)

@@ -29,6 +29,8 @@ TARGETS = "target_instances"
 """Column of TreeBench: boxes as a Python list of xyxy, in pixels."""
 IN_PICTURE = "Answer the multiple-choice question in the picture with the letter of its option."
 """Wording of MMMU-Pro's vision questions if no protocol gives one; ours."""
+UNSHOWN = "pictures_unshown"
+"""Key in `extra`: how many pictures of a row neither its question nor its options refer to."""
 MMMU_SPLIT = "validation"
 """The split of MMMU that is asked: its file also holds `dev`."""
 BLIND_TASKS = (
@@ -148,7 +150,7 @@ def _mmmu_pro(row: TsvRow, source: str) -> Sample:
 
 
 def _interleaved(row: TsvRow, source: str) -> Sample:
-    """A question with its pictures placed where its text and options refer to them."""
+    """A question with its pictures placed where its text and options refer to them; others are not shown."""
     choices = options_of(row, least=0)
     question = row.values["question"]
     listed = f"\n{listing(choices)}" if choices else ""
@@ -164,6 +166,7 @@ def _interleaved(row: TsvRow, source: str) -> Sample:
     pictures = [row.pictures[number - 1] for number in order] or row.pictures
     content = marked if order else f"{IMAGE}\n" * len(pictures) + marked
     truths = [row.letter(choices)] if choices else _spellings(row.values["answer"])
+    unshown = len(row.pictures) - len(set(order)) if order else 0
     answer = row.values["answer"].strip()
     open_verifier = math.NAME if is_number(answer) else exact.NAME
     return Sample(
@@ -179,6 +182,7 @@ def _interleaved(row: TsvRow, source: str) -> Sample:
         choices=choices,
         extra=_kept(row)
         | {"category": _subject(row), "inline": bool(order)}
+        | ({UNSHOWN: unshown} if unshown else {})
         | ({} if choices else {"truths": truths}),
     )
 

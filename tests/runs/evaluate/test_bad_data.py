@@ -9,22 +9,23 @@ from vtune.config import find, load_recipe
 from vtune.data.formats import specimens_places, specimens_scored, specimens_tsv
 from vtune.data.formats.specimens import Specimen
 from vtune.errors import DataError
-from vtune.runs.evaluate.checking import check_questions
+from vtune.runs.evaluate.checking import Checked, check_questions
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.evaluate.unasked import warn_of_unshown
+
+
+def check(suite: str, data: Path) -> Checked:
+    """Check the questions of a suite."""
+    found = load_recipe(find(suite, "eval_suites"), EvalSuite, [f"data=[{data}]", "agent=direct"])
+    return check_questions(
+        found, found.reward, found.tools, scorer=found.scorer, prompt=found.rollout.prompt, limit=None
+    )
 
 
 def refused(suite: str, data: Path) -> str:
     """The error of a suite whose data are bad."""
-    found = load_recipe(find(suite, "eval_suites"), EvalSuite, [f"data=[{data}]", "agent=direct"])
     with pytest.raises(DataError) as raised:
-        check_questions(
-            found,
-            found.reward,
-            found.tools,
-            scorer=found.scorer,
-            prompt=found.rollout.prompt,
-            limit=None,
-        )
+        check(suite, data)
     return str(raised.value)
 
 
@@ -64,3 +65,16 @@ def test_a_folder_in_place_of_a_table_says_which_files_it_has_and_where_the_tabl
     said = refused("mmmu", tmp_path)
     assert f"name a file in it: {path.name}" in said
     assert "give other files with --data, or get these again: https://" in said
+
+
+def test_questions_of_which_a_picture_is_not_shown_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = specimens_tsv.mmmu(tmp_path).path
+    warn_of_unshown(check("mmmu", path).unshown)
+    assert capsys.readouterr().err == ""
+    path.write_text(path.read_text().replace("<image 2>", "<image2>"))
+    found = check("mmmu", path)
+    assert found.unshown == ("MMMU_DEV_VAL/1",)
+    warn_of_unshown(found.unshown)
+    assert "1 question(s) have a picture" in capsys.readouterr().err

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from vtune.data.formats.building import Options
+from vtune.data.harness import UNSHOWN
 from vtune.data.offer import unserved_call
 from vtune.schema.sample import Sample
 from vtune.verifiers import detection, grounding, math
@@ -32,6 +33,8 @@ def doubts(sample: Sample, options: Options) -> Iterator[str]:
                 else "remove these words from the rows"
             )
         )
+    if UNSHOWN in sample.extra:
+        yield "a picture that is left out, as neither question nor options refer to it: write `<image 1>`"
     numbers = sample.verifier == math.NAME and _FOUR_NUMBERS.fullmatch(sample.ground_truth)
     if options.verifier is None and numbers:
         yield (

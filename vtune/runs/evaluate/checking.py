@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vtune.data.formats.samples import NAME as SAMPLES
+from vtune.data.harness import UNSHOWN
 from vtune.errors import DataError
 from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
 from vtune.parts import OURS
@@ -35,6 +36,8 @@ class Checked:
     """Questions whose calls a model judges in the audit, if there is one, as they have no boxes."""
     codes: int
     """Questions that need a sandbox, as they offer `python` or have an environment."""
+    unshown: tuple[str, ...]
+    """Ids of the questions of which a picture is not shown."""
 
 
 def check_questions(
@@ -64,10 +67,11 @@ def check_questions(
     check_indexes(tools)
     count = answers = looks = codes = 0
     truths: Counter[str] = Counter()
+    unshown: list[str] = []
     known: set[frozenset[tuple[str, type, bool]]] = set()
 
     def scan(path: Path) -> Iterator[Sample | DataError]:
-        nonlocal count, answers, looks, codes
+        nonlocal count, answers, looks, codes, unshown
         for row, entry in enumerate(scan_questions(source, path)):
             if count == limit:
                 return
@@ -76,6 +80,7 @@ def check_questions(
                 check_brought(entry, f"{path}, row {row}")
                 truths[entry.ground_truth if entry.choices else ""] += 1
                 codes += needs_sandbox(entry)
+                unshown += [entry.id] if UNSHOWN in entry.extra else []
                 check_tools([entry], tools, prompt)
                 looks += bool(entry.tools) and needs_look(entry, reward.evidence) and not entry.evidence
                 try:
@@ -89,13 +94,18 @@ def check_questions(
     check_paths(source)
     _check_rows(source, scan)
     if not count:
-        raise DataError(
-            "the suite has no sample",
-            where=", ".join(source.data),
-            fix=f"its data hold no row of format `{source.format}`; {source.data_from}",
-        )
+        raise _empty(source)
     _check_positions(source, truths)
-    return Checked(count, answers, looks, codes)
+    return Checked(count, answers, looks, codes, tuple(unshown))
+
+
+def _empty(source: Source) -> DataError:
+    """The error for a suite without questions."""
+    return DataError(
+        "the suite has no sample",
+        where=", ".join(source.data),
+        fix=f"its data hold no row of format `{source.format}`; {source.data_from}",
+    )
 
 
 def _check_rows(source: Source, scan: Callable[[Path], Iterator[Sample | DataError]]) -> None:

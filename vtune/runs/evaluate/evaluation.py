@@ -56,7 +56,7 @@ from vtune.runs.evaluate.reopened import replacing, withdraw
 from vtune.runs.evaluate.revisions import revisions
 from vtune.runs.evaluate.rollout_files import forget, forget_all, kept
 from vtune.runs.evaluate.suite import EvalSuite, check_complete, check_published
-from vtune.runs.evaluate.unasked import warn_of_unasked
+from vtune.runs.evaluate.unasked import warn_of_unasked, warn_of_unshown
 from vtune.runs.evaluate.unjudged import check_silent
 from vtune.runs.evaluate.windows import drawn, part, parts, slim, stored, waits, windows
 from vtune.runs.folder import environment
@@ -90,6 +90,7 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
         check_complete(suite, found.count)
     check_question_lengths(suite, model, count=found.count)
     warn_of_unasked(suite, model, count=found.count)
+    warn_of_unshown(found.unshown)
     check_grader_answers(rule_of(suite), suite.grader, suite.protocol)
     check_deferred(suite, looks=found.judged_looks)
     check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)

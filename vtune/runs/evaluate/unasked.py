@@ -1,5 +1,6 @@
-"""Whether questions ask for their answer in the place where it is looked for."""
+"""Warns of questions that do not say where their answer is looked for, or do not show a picture."""
 
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -38,4 +39,17 @@ def warn_of_unasked(suite: EvalSuite, model: str, *, count: int) -> None:
             f"{places[0]}, the only place that answers are read from, and `rollout.prompt: plain` adds no "
             "instructions: an untrained model scores 0; --set answer_in=reply reads the whole reply, --set "
             "rollout.prompt=tools asks for it"
+        )
+
+
+def warn_of_unshown(questions: Sequence[str]) -> None:
+    """Warn if a picture of a question is not shown, most likely because its mark is misspelt.
+
+    Args:
+        questions: Ids of such questions.
+    """
+    if questions:
+        say(
+            f"{len(questions)} question(s) have a picture that neither text nor options refer to, and which "
+            f"is not shown, the first {questions[0]!r}: a picture is referred to as `<image 1>`"
         )
