@@ -122,7 +122,7 @@ def test_a_mathverse_answer_that_is_not_a_letter_is_scored(
 
 
 @pytest.mark.parametrize("version", ["Text Only", "text-only", "Text_Only"])
-def test_a_mathverse_row_may_have_no_picture(tmp_path: Path, version: str) -> None:
+def test_only_the_text_version_of_mathverse_may_have_no_picture(tmp_path: Path, version: str) -> None:
     path = changed(specimens_maths.mathverse(tmp_path).path, image=None, problem_version=version)
     (found,) = good(scan_mathverse(path))
     assert (found.images, found.prompt[-1].images) == ((), ())
