@@ -135,7 +135,7 @@ def test_an_older_index_is_searched_with_its_own_tokenizer(
     index = PassageIndex(tmp_path / "index")
     assert [found for found, _ in index.rank("大学 ferry", 2)] == [0, 1]
     manifest.write_text(json.dumps(facts | {"cut": "syllables"}))
-    with pytest.raises(DataError, match="cut by 'syllables', which is not known here"):
+    with pytest.raises(DataError, match="splits words with 'syllables', which is not known here"):
         PassageIndex(tmp_path / "index")
 
 

@@ -486,7 +486,7 @@ def test_a_damaged_record_is_an_error_that_names_the_line(web: FakeWeb, tmp_path
     for rules in ({}, {"replay": (str(file),)}):
         with pytest.raises(DataError, match=r"web\.jsonl:2"):
             searched(section(web), file, "tower", **rules)
-    with pytest.raises(DataError, match="cannot read a record of the web"):
+    with pytest.raises(DataError, match="cannot read the record of the web"):
         searched(section(web), file, "tower", replay=(str(tmp_path / "absent"),))
 
 
@@ -740,7 +740,7 @@ def test_a_process_that_opened_the_lock_before_it_was_released_keeps_others_out(
     with (tmp_path / "web.jsonl.lock").open() as second:
         asyncio.run(one.aclose())
         lock(second)
-        with pytest.raises(RecipeError, match="another process writes the record"):
+        with pytest.raises(RecipeError, match="another process is writing the record"):
             Exchanges(file, WebRules())
 
 

@@ -576,7 +576,7 @@ def test_an_export_to_thyme_keeps_calls_and_refuses_other_tools(tmp_path: Path) 
     import_data("thyme", [there], back, options=Options(), strict=True)
     assert next(read_trajectories(back)).calls == (call, *first.calls[1:])
     write_trajectories(path, [replace(first, calls=(replace(call, tool="image_zoom_in_tool"),))])
-    with pytest.raises(DataError, match="no call of image_zoom_in_tool"):
+    with pytest.raises(DataError, match="no calls of image_zoom_in_tool"):
         export_data("thyme", path, tmp_path / "none.parquet")
     assert not (tmp_path / "none.parquet").exists()
 

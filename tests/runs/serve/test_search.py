@@ -179,7 +179,7 @@ def ask(url: str, body: Any, *, token: str | None = TOKEN) -> tuple[int, Any]:
     [
         ("/search", {"query": "", "top_k": 1}, "`query` is empty"),
         ("/search", {"query": " ", "top_k": 1}, "`query` is empty"),
-        ("/search", {"query": 7, "top_k": 1}, "`query` is a text"),
+        ("/search", {"query": 7, "top_k": 1}, "`query` must be a text"),
         ("/search", {"query": "a \ud800 b", "top_k": 1}, "half a character"),
         ("/images", {"picture": "", "top_k": 1}, "`picture` is empty"),
         ("/images", {"picture": "data:image/png;base64,aGVsbG8=", "top_k": 1}, "base64"),
