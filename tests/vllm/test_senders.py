@@ -437,7 +437,7 @@ def test_a_turn_aborted_by_vllm_is_tried_three_times(
     if asked == len(ends):
         assert asyncio.run(engine.generate(request)).token_ids == (5,)
     else:
-        with pytest.raises(RunFailed, match=r"gave a turn up \(error\)"):
+        with pytest.raises(RunFailed, match=r"aborted a turn \(error\)"):
             asyncio.run(engine.generate(request))
     assert calls.count("generate") == asked
 
