@@ -2,13 +2,17 @@
 
 from pathlib import Path
 
+import torch
+
 from tests.update.build import update
 from tests.update.two_processes import ADAPTERS
+from vtune.errors import RunFailed
 from vtune.models.pictures import PixelBudget
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.update import zero
 from vtune.update.deepspeed import Trainer
 from vtune.update.loading import starting_policy
+from vtune.update.parts import own_share
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints
 from vtune.update.starting import start
@@ -38,3 +42,11 @@ def write(model: str, stage: int, lora: bool, run: Path, ranks: Ranks) -> None:
     with CheckpointManager(often, run, ranks) as checkpoints:
         checkpoints.save(trainer, policy, model, 3)
     trainer.load(run / "checkpoints/newest/deepspeed")
+    if ranks.rank == 1:
+        trained = [p for p in policy.model.parameters() if p.requires_grad]
+        with torch.no_grad():
+            own_share(trained[-1]).fill_(float("nan"))
+    try:
+        checkpoints.save(trainer, policy, model, 4)
+    except RunFailed as error:
+        (run / f"refused-by-{ranks.rank}").write_text(str(error))

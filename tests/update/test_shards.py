@@ -39,6 +39,11 @@ def test_each_of_two_processes_writes_its_share_of_the_weights(tiny: Path, tiny3
         for name, read in load(folder).model.named_parameters():
             assert torch.equal(read, body[name]), name
         assert (folder / "adapters").is_dir() == lora
+        # The next one was refused by both, although only the second one's weights had diverged.
+        assert folder.name == "step-000003"
+        refused = [(folder.parents[1] / f"refused-by-{rank}").read_text() for rank in range(2)]
+        assert refused[0] == refused[1]
+        assert "diverged after step 4" in refused[0]
     alone = load_file(folder / "adapters/adapter_model.safetensors")
     assert {name.split(".")[-3] for name in alone} == set(ADAPTERS.targets)
     assert all(tensor.numel() for tensor in alone.values())

@@ -114,7 +114,9 @@ class DrawnRows:
             if isnan(sum(found[0])):
                 raise RunFailed(
                     "the model's logits are not numbers",
-                    fix="its weights are not numbers, or overflow: start from an earlier checkpoint",
+                    fix="its weights are not numbers, or overflow: start a new run with a lower "
+                    "update.learning_rate from an earlier checkpoint (--set model=OUT/checkpoints/step-…), "
+                    "or remove the folder of the newest one and --resume",
                 )
             self._logprobs[row] += found[0]
             self._entropies[row] += found[1]

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from vtune.runs.train.loop import _Loop
 from vtune.runs.train.record import Record
 from vtune.runs.train.stopping import Stopping
 from vtune.update.checkpoint import NEWEST, PendingCheckpoint, complete, point
+from vtune.update.diverged import Diverged
 from vtune.update.held_files import HeldFile
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Best, Checkpoints, Keep
@@ -118,6 +120,47 @@ class Written:
             held.append(file)
 
 
+def written() -> tuple[Any, Any]:
+    """That trainer, and a policy of two weights."""
+    return Written(), SimpleNamespace(model=torch.nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e30, 1e10])
+def test_diverged_weights_do_not_replace_a_checkpoint(
+    value: float, background: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even a single one of the last tensor, in either type of weights."""
+    monkeypatch.setattr("vtune.runs.train.checkpoint_manager.write_weights", lambda folder, *_: None)
+    settings = Checkpoints(every=1, minutes=None, keep=Keep(newest=1), background=background)
+    trainer, policy = written()
+    for dtype in (torch.float32, torch.bfloat16):
+        out = tmp_path / str(dtype)
+        policy.model = torch.nn.Linear(3, 2).to(dtype)
+        with CheckpointManager(settings, out, ALONE) as checkpoints:
+            checkpoints.save(trainer, policy, "model", 1)
+            with torch.no_grad():
+                policy.model.bias[1] = value
+            with pytest.raises(RunFailed, match="diverged after step 2: the norm of bias is ") as refused:
+                checkpoints.save(trainer, policy, "model", 2)
+        assert [folder.name for folder in complete(checkpoints.root)] == ["step-000001"]
+        assert (checkpoints.root / "newest").resolve().name == "step-000001"
+        assert f"(--set model={checkpoints.root}/step-000001) with a lower" in refused.value.fix
+
+
+def test_weights_that_diverged_on_another_process_are_not_saved_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nan = float("nan")
+    others = [Diverged(3, "last", nan), Diverged(1, "layer", nan), Diverged(1, "layer", nan)]
+    monkeypatch.setattr(Ranks, "gather", lambda self, value: [value, *others])
+    checkpoints = manager(Keep(newest=1), tmp_path)
+    with pytest.raises(RunFailed, match="the norm of layer is nan") as refused:
+        checkpoints.save(*written(), "model", 5)
+    assert refused.value.fix == "nothing is saved yet: start a new run with a lower update.learning_rate"
+    assert not checkpoints.root.exists()
+
+
 @pytest.mark.parametrize("background", [False, True])
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_joint_save_before_stopping_is_a_checkpoint(
@@ -132,7 +175,7 @@ def test_a_joint_save_before_stopping_is_a_checkpoint(
     loop._stopping = Stopping(settings, 100, ranks, done=0)
 
     def save(done: int) -> None:
-        loop._checkpoints.save(Written(), None, "model", done)  # type: ignore[arg-type]
+        loop._checkpoints.save(*written(), "model", done)
 
     monkeypatch.setattr(loop, "_save", save)
 

@@ -25,6 +25,7 @@ from vtune.update.checkpoint import (
     point,
 )
 from vtune.update.deepspeed import Trainer
+from vtune.update.diverged import diverged
 from vtune.update.held_files import HeldFile
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints
@@ -80,8 +81,12 @@ class CheckpointManager:
         Adapters are merged into the weights, and also written separately. All processes take part; `source`
         is the model that tokenizer and processor are copied from. If saved in the background, it exists only
         after `finish`.
+
+        Raises:
+            RunFailed: If the weights have diverged, and nothing is written; or if writing fails.
         """
         self.finish()
+        self._check_usable(policy, step)
         background, ranks = self._recipe.background, self._ranks
         held: list[HeldFile] = []
 
@@ -107,6 +112,26 @@ class CheckpointManager:
         )
         if not background:
             self.finish()
+
+    def _check_usable(self, policy: Policy, step: int) -> None:
+        """Check that no process has weights that would replace a good checkpoint by a useless one."""
+        found = [one for one in self._ranks.gather(diverged(policy.model)) if one is not None]
+        if not found:
+            return
+        first = min(found)
+        before = newest_checkpoint(self.root)
+        fix = "nothing is saved yet: start a new run with a lower update.learning_rate"
+        if before is not None:
+            fix = (
+                f"--resume continues from {before.name}; if it ends here again, start a new run from that "
+                f"one (--set model={before}) with a lower update.learning_rate"
+            )
+        raise RunFailed(
+            f"the weights have diverged after step {step}: the norm of {first.name} is {first.norm:.3g}; no "
+            "checkpoint is written",
+            where=str(self.root),
+            fix=fix,
+        )
 
     def finish_written(self) -> None:
         """Finish a checkpoint if nothing of it is left to write; all processes call it together."""
