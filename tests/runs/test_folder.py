@@ -14,7 +14,7 @@ from vtune.runs.folder import check_same_run, environment, running, start_run
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import fingerprint
 from vtune.sections import Strict
-from vtune.update.checkpoint import MANIFEST
+from vtune.update.manifest import MANIFEST
 from vtune.update.ranks import Ranks
 
 

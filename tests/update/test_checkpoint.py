@@ -3,19 +3,32 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vtune.errors import DataError, RunFailed
 from vtune.update import checkpoint
 from vtune.update.checkpoint import (
-    MANIFEST,
     PendingCheckpoint,
-    checkpoint_step,
     newest_checkpoint,
     point,
 )
+from vtune.update.manifest import MANIFEST, FileFacts, checkpoint_step, damage
+from vtune.update.ranks import Ranks
 from vtune.update.zero import writer_of
+
+ALONE = Ranks(rank=0, world=1, local=0)
+
+
+class Many(Ranks):
+    """One of several processes; the others have nothing to tell it."""
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def wait(self) -> None:
+        """They are here."""
 
 
 def note(text: str = "weights") -> Callable[[Path], None]:
@@ -26,7 +39,7 @@ def note(text: str = "weights") -> Callable[[Path], None]:
 
 
 def write(root: Path, step: int, fill: Callable[[Path], None] | None = None, *, keep: int = 2) -> Path:
-    pending = PendingCheckpoint(root, step, fill or note(), first=True, wait=lambda: None)
+    pending = PendingCheckpoint(root, step, fill or note(), ranks=ALONE)
     assert pending.written
     return pending.finish(keep=keep)
 
@@ -58,7 +71,7 @@ def test_a_copy_among_checkpoints_is_not_removed_counted_or_resumed(tmp_path: Pa
         return False
 
     for step in (2, 3, 4):
-        pending = PendingCheckpoint(tmp_path, step, note(), first=True, wait=lambda: None)
+        pending = PendingCheckpoint(tmp_path, step, note(), ranks=ALONE)
         pending.finish(keep=2, spared=spared)
     assert asked == ["step-000001", "step-000002"]
     assert {path.name for path in tmp_path.glob("step-*")} == {
@@ -137,15 +150,53 @@ def test_every_process_writes_and_only_the_first_creates_the_folder(tmp_path: Pa
     def fill(folder: Path) -> None:
         order.append(f"fill {folder.is_dir()}")
 
-    def wait() -> None:
-        order.append("wait")
-        if len(order) == 1:
-            # The state after the first process's part.
-            (root / ".step-000001.part").mkdir(parents=True)
+    class Second(Ranks):
+        def wait(self) -> None:
+            order.append("wait")
+            if len(order) == 1:
+                # The state after the first process's part.
+                (root / ".step-000001.part").mkdir(parents=True)
 
-    PendingCheckpoint(root, 1, fill, first=False, wait=wait).finish(keep=1)
-    assert order == ["wait", "fill True", "wait", "wait"]
+        def gather(self, value: Any) -> list[Any]:
+            order.append("gather")
+            return [value]
+
+    PendingCheckpoint(root, 1, fill, ranks=Second(1, 2, 1)).finish(keep=1)
+    assert order == ["wait", "fill True", "gather", "wait"]
     assert newest_checkpoint(root) is None
+
+
+def test_the_manifest_lists_the_files_of_all_processes(tmp_path: Path) -> None:
+    class First(Many):
+        def gather(self, value: Any) -> list[Any]:
+            return [value, {"deepspeed/share": FileFacts(3, 891568578)}]  # "abc"
+
+    def fill(folder: Path) -> None:
+        (folder / "deepspeed").mkdir()
+        (folder / "deepspeed/share").write_text("abc")
+        (folder / "weights").write_text("abcabc")
+
+    pending = PendingCheckpoint(
+        tmp_path, 7, fill, ranks=First(0, 2, 0), mine=lambda path: path.name == "weights"
+    )
+    folder = pending.finish(keep=1)
+    facts = json.loads((folder / MANIFEST).read_text())
+    assert facts["files"].keys() == {"deepspeed/share", "weights"}
+    assert facts["files"]["weights"]["size"] == 6
+    assert (facts["step"], damage(folder, lambda path: True)) == (7, None)
+    (folder / "weights").write_text("abcabd")
+    assert damage(folder, lambda path: path.name == "share") is None  # only sizes of the others
+    assert damage(folder, lambda path: True) == "weights is not as it was written: its checksum differs"
+    (folder / "weights").write_text("abcab")
+    (folder / "added by the user").touch()
+    assert damage(folder, lambda path: False) == "weights has 5 bytes, and had 6 when it was written"
+
+
+@pytest.mark.parametrize("files", [[], {"a": 1}, {"a": {"size": 1}}, {"a": {"size": "x", "crc32": 1}}])
+def test_a_manifest_with_a_damaged_list_of_files_is_our_error(tmp_path: Path, files: Any) -> None:
+    (tmp_path / MANIFEST).write_text(json.dumps({"step": 1, "files": files}))
+    with pytest.raises(DataError, match=MANIFEST):
+        damage(tmp_path, lambda path: True)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", json.dumps({"step": None})])
@@ -177,7 +228,7 @@ def test_each_process_syncs_only_its_own_files(tmp_path: Path, monkeypatch: pyte
         (tmp_path / "root/.step-000001.part").mkdir(parents=True, exist_ok=True)
         synced.clear()
         PendingCheckpoint(
-            tmp_path / "root", 1, fill, first=rank == 0, wait=lambda: None,
+            tmp_path / "root", 1, fill, ranks=Many(rank, 13, 0),
             mine=lambda path, rank=rank: writer_of(path) == rank,
         ).finish(keep=1)  # fmt: skip
         wanted = {Path(name).name for name in own} | ({MANIFEST} if rank == 0 else set())
@@ -197,9 +248,7 @@ def test_a_background_checkpoint_counts_once_it_is_completely_on_disk(tmp_path: 
             raise OSError("no space left on device")
         (tmp_path / ".step-000002.part/state").write_text("optimiser")
 
-    pending = PendingCheckpoint(
-        tmp_path, 2, note(), first=True, wait=lambda: None, rest=rest, background=True
-    )
+    pending = PendingCheckpoint(tmp_path, 2, note(), ranks=ALONE, rest=rest, background=True)
     assert not pending.written
     assert newest_checkpoint(tmp_path) == tmp_path / "step-000001"
     may_go_on.set()

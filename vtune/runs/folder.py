@@ -26,7 +26,8 @@ from vtune.runs.start import check_start, locked
 from vtune.runs.versions import version_of
 from vtune.schema.parquet import fingerprint
 from vtune.sections import Strict
-from vtune.update.checkpoint import checkpoint_step, newest_checkpoint
+from vtune.update.checkpoint import newest_checkpoint
+from vtune.update.manifest import checkpoint_step
 from vtune.update.ranks import Ranks
 from vtune.uses import prints, used
 

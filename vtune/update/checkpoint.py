@@ -1,6 +1,5 @@
 """Checkpoints: a folder that exists is complete."""
 
-import json
 import os
 import re
 import shutil
@@ -12,11 +11,8 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from vtune.errors import DataError, RunFailed
-from vtune.files.json_text import read_record
-
-MANIFEST = "manifest.json"
-"""Written last, before the folder gets its name: a checkpoint without it was never finished."""
-
+from vtune.update.manifest import MANIFEST, FileFacts, file_facts, write_manifest
+from vtune.update.ranks import Ranks
 
 WRITER = ("PytorchStreamWriter", "inline_container")
 """Words in torch's RuntimeErrors about writing a file; torch has no error class for them."""
@@ -39,10 +35,9 @@ class PendingCheckpoint:
         root: The run's `checkpoints` folder.
         step: Updates done so far.
         fill: Writes the contents; called by every process.
-        first: Whether this process owns the folder.
-        wait: A barrier over all processes.
+        ranks: This process and the others; the first one owns the folder.
         mine: Whether this process has written a given file: each process waits until its own files are on
-            disk. None: the first process has written all.
+            disk, and takes their checksums. None: the first process has written all.
         rest: Writes what `fill` has kept in memory.
         background: Whether a thread writes the rest and waits for the disk while training continues.
 
@@ -57,33 +52,31 @@ class PendingCheckpoint:
         step: int,
         fill: Callable[[Path], None],
         *,
-        first: bool,
-        wait: Callable[[], None],
+        ranks: Ranks,
         mine: Callable[[Path], bool] | None = None,
         rest: Callable[[], None] = lambda: None,
         background: bool = False,
     ) -> None:
         self._root, self._step = root, step
-        self._first, self._wait = first, wait
-        self._mine = mine or (lambda path: first)
+        self._ranks = ranks
+        self._mine = mine or (lambda path: ranks.first)
         self._rest = rest
         self._final = root / f"step-{step:06d}"
         self._temporary = root / f".step-{step:06d}.part"
-        self._written: Future[None] = Future()
+        self._written: Future[dict[str, FileFacts]] = Future()
         with self._failures():
-            if first:
+            if ranks.first:
                 for left in (*root.glob(".step-*.part"), *root.glob(".step-*.old")):
                     shutil.rmtree(left)
                 self._temporary.mkdir(parents=True)
-            wait()
+            ranks.wait()
             fill(self._temporary)
             if background:
                 thread = ThreadPoolExecutor(1, "checkpoint")
                 self._written = thread.submit(self._write)
                 thread.shutdown(wait=False)
             else:
-                self._write()
-                self._written.set_result(None)
+                self._written.set_result(self._write())
 
     @property
     def written(self) -> bool:
@@ -103,18 +96,21 @@ class PendingCheckpoint:
             RunFailed: As in the constructor.
         """
         with self._failures():
-            self._written.result()
-            self._wait()
-            if self._first:
-                _finish(self._root, self._final, self._temporary, self._step, keep, spared)
-            self._wait()
+            everyone = self._ranks.gather(self._written.result())
+            if self._ranks.first:
+                files = {name: facts for own in everyone for name, facts in own.items()}
+                write_manifest(self._temporary, self._step, files)
+                _finish(self._root, self._final, self._temporary, keep, spared)
+            self._ranks.wait()
         return self._final
 
-    def _write(self) -> None:
+    def _write(self) -> dict[str, FileFacts]:
         self._rest()
-        for path in self._temporary.rglob("*"):
-            if self._mine(path) and path.is_file():
-                _to_disk(path)
+        own = [path for path in self._temporary.rglob("*") if self._mine(path) and path.is_file()]
+        for path in own:
+            _to_disk(path)
+        # Mostly still in memory, from being written.
+        return {path.relative_to(self._temporary).as_posix(): file_facts(path) for path in own}
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
@@ -122,7 +118,7 @@ class PendingCheckpoint:
             yield
         except (OSError, RuntimeError, SafetensorError) as error:
             # torch and safetensors raise their own errors when the disk is full.
-            if self._first:
+            if self._ranks.first:
                 shutil.rmtree(self._temporary, ignore_errors=True)
             if isinstance(error, RuntimeError) and not any(word in str(error) for word in WRITER):
                 raise
@@ -141,10 +137,7 @@ class PendingCheckpoint:
             ) from error
 
 
-def _finish(
-    root: Path, final: Path, temporary: Path, step: int, keep: int, spared: Callable[[Path], bool]
-) -> None:
-    (temporary / MANIFEST).write_text(json.dumps({"step": step}) + "\n", encoding="utf-8")
+def _finish(root: Path, final: Path, temporary: Path, keep: int, spared: Callable[[Path], bool]) -> None:
     _to_disk(temporary / MANIFEST)
     for folder in (*(path for path in temporary.rglob("*") if path.is_dir()), temporary):
         _to_disk(folder)
@@ -208,17 +201,3 @@ def _named(root: Path) -> list[Path]:
     Anything else belongs to the user: a copy like `step-000020-good` is not counted, resumed from or removed.
     """
     return sorted(folder for folder in root.glob("step-*") if re.fullmatch(r"step-\d{6,}", folder.name))
-
-
-def checkpoint_step(folder: Path) -> int:
-    """The number of updates in a checkpoint.
-
-    Raises:
-        DataError: If its manifest cannot be read.
-    """
-    try:
-        return int(read_record(folder / MANIFEST, "step", fix="remove this checkpoint")["step"])
-    except (ValueError, TypeError) as error:
-        raise DataError(
-            f"{folder / MANIFEST} cannot be read: {error}", fix="remove this checkpoint"
-        ) from None

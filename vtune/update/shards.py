@@ -12,6 +12,7 @@ from vtune.models.adapter_files import write_adapters
 from vtune.models.policy import Policy, save_policy, stored_names
 from vtune.update.deepspeed import Trainer
 from vtune.update.lora import adapted_layers, units
+from vtune.update.manifest import ADAPTERS
 from vtune.update.ranks import Ranks
 from vtune.update.zero import buckets
 
@@ -19,8 +20,6 @@ WHOLE = "model.safetensors"
 """The file with all weights, if one process writes them."""
 INDEX = "model.safetensors.index.json"
 """Otherwise, this file says which file holds which weight."""
-ADAPTERS = "adapters"
-"""A checkpoint's folder with the adapters alone, in peft's format."""
 
 
 class Share(NamedTuple):

@@ -12,13 +12,14 @@ from pydantic import ValidationError
 
 from vtune.errors import DataError, RunFailed
 from vtune.metrics.log import MetricsLog
-from vtune.runs.train.checkpoint_manager import CheckpointManager, position
+from vtune.runs.train.checkpoint_manager import CheckpointManager, _check_intact, position
 from vtune.runs.train.loop import _Loop
 from vtune.runs.train.record import Record
 from vtune.runs.train.stopping import Stopping
 from vtune.update.checkpoint import NEWEST, PendingCheckpoint, complete, point
 from vtune.update.diverged import Diverged
 from vtune.update.held_files import HeldFile
+from vtune.update.manifest import MANIFEST
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Best, Checkpoints, Keep
 
@@ -36,9 +37,7 @@ def after(curve: dict[int, float], out: Path, keep: Keep, *, every: int = 1) -> 
     with MetricsLog(out / "metrics.jsonl", first_step=0) as log:
         for step, value in curve.items():
             if step % every == 0:
-                pending = PendingCheckpoint(
-                    checkpoints.root, step, lambda folder: None, first=True, wait=lambda: None
-                )
+                pending = PendingCheckpoint(checkpoints.root, step, lambda folder: None, ranks=ALONE)
                 pending.finish(keep=keep.newest, spared=checkpoints._spared)
             log.write(step, {"eval/quiz/all": {"score": value}, "eval/quiz/hard": {"score": -value}})
             checkpoints.point()
@@ -84,9 +83,7 @@ def test_without_best_in_the_recipe_the_link_is_removed(tmp_path: Path) -> None:
 def test_a_kill_between_a_checkpoint_and_its_link_is_repaired_at_the_next_start(tmp_path: Path) -> None:
     checkpoints = manager(Keep(newest=1), tmp_path)
     for step in (8, 10):
-        PendingCheckpoint(checkpoints.root, step, lambda folder: None, first=True, wait=lambda: None).finish(
-            keep=2
-        )
+        PendingCheckpoint(checkpoints.root, step, lambda folder: None, ranks=ALONE).finish(keep=2)
     point(checkpoints.root, NEWEST, checkpoints.root / "step-000008")
     with checkpoints:
         assert (checkpoints.root / "newest").resolve().name == "step-000010"
@@ -259,29 +256,83 @@ def test_a_truncated_total_line_is_noticed_in_any_step(
         assert f"{file} lacks the numbers of step 3" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize("size", [0, 200])
-def test_a_truncated_checkpoint_is_named(tmp_path: Path, size: int) -> None:
-    """As a copy to another machine that broke off leaves it."""
+class Loads:
+    """A trainer whose state is one file."""
 
-    class Loads:
-        def load(self, folder: Path) -> Any:
-            return torch.load(folder / "state.pt", weights_only=False)
+    def load(self, folder: Path) -> Any:
+        return torch.load(folder / "state.pt", weights_only=False)
+
+
+LOADS: Any = Loads()
+
+
+def saved(root: Path) -> Path:
+    """A checkpoint of step 3; returns its file of state."""
 
     def fill(folder: Path) -> None:
         (folder / "deepspeed").mkdir()
         torch.save({"weights": torch.zeros(64)}, folder / "deepspeed" / "state.pt")
+        (folder / "model.safetensors").write_bytes(b"weights")
 
-    folder = PendingCheckpoint(tmp_path, 3, fill, first=True, wait=lambda: None).finish(keep=1)
-    trainer: Any = Loads()
-    assert position(tmp_path, trainer, ALONE, resume=True)[0] == 3
-    os.truncate(folder / "deepspeed" / "state.pt", size)
+    folder = PendingCheckpoint(root, 3, fill, ranks=ALONE).finish(keep=1)
+    assert position(root, LOADS, ALONE, resume=True)[0] == 3
+    return folder / "deepspeed/state.pt"
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("size", [0, 200])
+def test_a_truncated_checkpoint_is_named(tmp_path: Path, size: int, earlier: bool) -> None:
+    """As a copy to another machine that broke off leaves it; also if the manifest lists no files."""
+    state = saved(tmp_path)
+    folder = tmp_path / "step-000003"
+    if earlier:
+        (folder / MANIFEST).write_text('{"step": 3}')
+        assert position(tmp_path, LOADS, ALONE, resume=True)[0] == 3
+    os.truncate(state, size)
     with pytest.raises(DataError, match="the checkpoint is damaged") as refused:
-        position(tmp_path, trainer, ALONE, resume=True)
+        position(tmp_path, LOADS, ALONE, resume=True)
     assert refused.value.where == str(folder)
     assert "an older one" in refused.value.fix
-    (folder / "deepspeed" / "state.pt").unlink()
+    state.unlink()
     with pytest.raises(DataError, match=r"state\.pt"):
-        position(tmp_path, trainer, ALONE, resume=True)
+        position(tmp_path, LOADS, ALONE, resume=True)
+
+
+def flip(path: Path, byte: int) -> None:
+    """Change one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[byte] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["deepspeed/state.pt", "model.safetensors"])
+def test_a_flipped_bit_is_noticed_at_resume(tmp_path: Path, name: str) -> None:
+    """Torch and safetensors load such a file."""
+    saved(tmp_path)
+    flip(tmp_path / "step-000003" / name, 3)
+    with pytest.raises(DataError, match=f"damaged: {name} is not as it was written: its checksum differs"):
+        position(tmp_path, LOADS, ALONE, resume=True)
+
+
+def test_each_process_reads_its_own_files_at_resume_and_all_stop_if_one_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = "zero_pp_rank_1_mp_rank_00_optim_states.pt"
+
+    def fill(folder: Path) -> None:
+        (folder / own).write_bytes(b"moments")
+
+    folder = PendingCheckpoint(tmp_path, 3, fill, ranks=ALONE, mine=lambda path: True).finish(keep=1)
+    flip(folder / own, 0)
+    first, second = (Together(rank=rank, world=2, local=0) for rank in range(2))
+    nobody: Any = None
+    with pytest.raises(AttributeError):  # goes on to load it
+        position(tmp_path, nobody, first, resume=True)
+    with pytest.raises(DataError, match="its checksum differs"):
+        position(tmp_path, nobody, second, resume=True)
+    monkeypatch.setattr(Ranks, "gather", lambda self, value: [value, "a file is missing"])
+    with pytest.raises(DataError, match="the checkpoint is damaged: a file is missing"):
+        _check_intact(folder, Ranks(rank=0, world=2, local=0))
 
 
 def test_a_resume_without_a_checkpoint_says_that_it_starts_over(

@@ -14,11 +14,12 @@ from safetensors.torch import load_file, save_file
 from tests.pages import blocks
 from tests.runs.commands import same_weights, vtune, with_nan
 from tests.runs.data.test_validating import encoded
-from vtune.errors import RunFailed
+from vtune.errors import DataError, RunFailed
 from vtune.models.policy import Dtype, Policy
 from vtune.rollout.engine import Completion, Engine, Request
 from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.train import export
+from vtune.update.manifest import file_facts, write_manifest
 
 
 def test_a_checkpoint_without_adapters_is_copied_without_what_is_the_runs(tiny: Path, tmp_path: Path) -> None:
@@ -26,7 +27,7 @@ def test_a_checkpoint_without_adapters_is_copied_without_what_is_the_runs(tiny: 
     source.mkdir(parents=True)
     for path in tiny.iterdir():
         (source / path.name).write_bytes(path.read_bytes())
-    (source / "manifest.json").write_text("{}")
+    write_manifest(source, 4, {path.name: file_facts(path) for path in source.iterdir()})
     (source / "deepspeed").mkdir()
     ended = vtune("export", tmp_path / "run", tmp_path / "out", "--json")
     assert ended.code == 0, ended.err
@@ -36,6 +37,30 @@ def test_a_checkpoint_without_adapters_is_copied_without_what_is_the_runs(tiny: 
     assert same_weights(tiny, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in tiny.iterdir()}
     assert not [*tmp_path.glob(".*.part")]
+    weights = bytearray((source / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (source / "model.safetensors").write_bytes(weights)
+    ended = vtune("export", tmp_path / "run", tmp_path / "again")
+    assert ended.code == 2
+    assert "damaged: model.safetensors is not as it was written" in ended.err
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize("damaged", ["model.safetensors", "adapters/adapter_model.safetensors"])
+def test_a_damaged_checkpoint_is_not_exported(damaged: str, tmp_path: Path) -> None:
+    """Its weights load: a comparison of the copy with them would find no difference."""
+    names = ["config.json", "model.safetensors", "adapters/adapter_model.safetensors"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+    write_manifest(tmp_path, 4, {name: file_facts(tmp_path / name) for name in names})
+    folder = (tmp_path / damaged).parent
+    export.check_model(folder)
+    (tmp_path / damaged).write_bytes(damaged.replace("e", "f").encode())
+    with pytest.raises(DataError, match=f"{damaged} is not as it was written"):
+        export.check_model(folder)
+    (adapters,) = {"adapters", "."} - {str(folder.relative_to(tmp_path))}
+    export.check_model(tmp_path / adapters)
 
 
 def test_the_table_shows_the_comparison_with_its_unit(tiny: Path, tmp_path: Path) -> None:

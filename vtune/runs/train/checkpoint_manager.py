@@ -19,7 +19,6 @@ from vtune.update.checkpoint import (
     NEWEST,
     READER,
     PendingCheckpoint,
-    checkpoint_step,
     complete,
     newest_checkpoint,
     point,
@@ -27,6 +26,7 @@ from vtune.update.checkpoint import (
 from vtune.update.deepspeed import Trainer
 from vtune.update.diverged import diverged
 from vtune.update.held_files import HeldFile
+from vtune.update.manifest import checkpoint_step, damage
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints
 from vtune.update.shards import write_adapters_alone, write_weights
@@ -104,8 +104,7 @@ class CheckpointManager:
             self.root,
             step,
             fill,
-            first=ranks.first,
-            wait=ranks.wait,
+            ranks=ranks,
             mine=lambda path: writer_of(path) == ranks.rank,
             rest=rest,
             background=background,
@@ -208,17 +207,14 @@ def position(
         if ranks.first:
             say("there is no checkpoint yet: the run starts again from the first step")
         return 0, None
+    _check_intact(found, ranks)
     try:
         return checkpoint_step(found), trainer.load(found / "deepspeed")
     except (RuntimeError, EOFError, UnpicklingError, FileNotFoundError) as error:
         # torch has no error class for a truncated file.
         if isinstance(error, RuntimeError) and not any(word in str(error) for word in READER):
             raise
-        raise DataError(
-            f"the checkpoint is damaged: {brief(str(error), most=200)}",
-            where=str(found),
-            fix="restore it, or remove the folder to resume from an older one",
-        ) from None
+        raise _damaged(found, brief(str(error), most=200)) from None
 
 
 def _check_shared(checkpoints: Path, found: Path | None, ranks: Ranks) -> None:
@@ -231,3 +227,22 @@ def _check_shared(checkpoints: Path, found: Path | None, ranks: Ranks) -> None:
             fix="keep the run in a folder that all machines share; if they do, one may show it late: "
             "--resume again in a minute",
         )
+
+
+def _check_intact(found: Path, ranks: Ranks) -> None:
+    """Check that a checkpoint's files are as they were written; each process reads those that it wrote."""
+
+    def mine(path: Path) -> bool:
+        return writer_of(path) % ranks.world == ranks.rank
+
+    wrong = [one for one in ranks.gather(damage(found, mine)) if one is not None]
+    if wrong:
+        raise _damaged(found, wrong[0])
+
+
+def _damaged(checkpoint: Path, why: str) -> DataError:
+    return DataError(
+        f"the checkpoint is damaged: {why}",
+        where=str(checkpoint),
+        fix="restore it, or remove the folder to resume from an older one",
+    )

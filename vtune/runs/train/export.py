@@ -27,10 +27,11 @@ from vtune.models.source import resolved
 from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.schema.message import Message
 from vtune.update.lora import ADAPTER
+from vtune.update.manifest import MANIFEST, check_model
 
 ADAPTER_WEIGHTS = (WEIGHTS, "adapter_model.bin")
 """The files in which peft stores adapters."""
-OURS = ("manifest.json",)
+OURS = (MANIFEST,)
 """Files of a checkpoint that belong to the run rather than the model."""
 TOLERANCE = {"float32": 1e-4, "float16": 0.03, "bfloat16": 0.25}
 """Largest difference of a log-probability, nats: rounding stays below it, errors do not."""
@@ -86,6 +87,8 @@ def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
     """Write the weights and compare them with the source."""
     merged = (source / CONFIG).is_file()
     base = _base(source) if merged else source
+    for one in {source, base}:
+        check_model(one)
     stored = _stored_dtype(base)
     chosen = dtype or stored
     before = _loaded(str(base), "float32")
