@@ -23,7 +23,14 @@ esac
 VTUNE = """#!/bin/bash
 # Runs until it is told to stop, or ends at once with a status of its own.
 printf '%s\\n' "$@" > words
-[ -n "$DEAF" ] || trap 'trap "" TERM; sleep "$SAVING"; echo saved >> saved; exit 130' TERM
+save() {
+  trap "" TERM
+  sleep "$SAVING"
+  echo saved >> saved
+  [ -z "$STEP" ] || { mkdir -p "$OUT/checkpoints"; ln -sfn "step-$STEP" "$OUT/checkpoints/newest"; }
+  exit 130
+}
+[ -n "$DEAF" ] || trap save TERM
 touch started
 [ -z "$STATUS" ] || exit "$STATUS"
 while :; do sleep 0.05; done
@@ -47,6 +54,8 @@ def batch(folder: Path, *words: str, nodes: int = 1, **variables: str) -> "subpr
         "STATUS": "",
         "SAVING": "0.2",
         "DEAF": "",
+        "STEP": "000004",
+        "OUT": WORDS[-1],
         **variables,
     }
     return subprocess.Popen(
@@ -91,7 +100,7 @@ def test_several_nodes_get_a_hostfile_and_an_existing_run_resumes(tmp_path: Path
 
 
 def test_sigterm_before_the_time_limit_saves_the_run_and_requeues_the_job(tmp_path: Path) -> None:
-    job = batch(tmp_path, "sft", "--recipe=my.yaml", "--out=runs/mine")
+    job = batch(tmp_path, "sft", "--recipe=my.yaml", "--out=runs/mine", OUT="runs/mine")
     told_once_it_runs(job, tmp_path)
     assert job.wait(HANGS) == 130
     assert (tmp_path / "saved").read_text() == "saved\n"
@@ -108,11 +117,34 @@ def test_a_second_sigterm_still_waits_for_the_checkpoint(tmp_path: Path) -> None
     assert (tmp_path / "requeued").read_text() == "17\n"
 
 
-def test_sigterm_before_the_run_handles_it_requeues_the_job(tmp_path: Path) -> None:
-    job = batch(tmp_path, *WORDS, DEAF="yes")
+@pytest.mark.parametrize(
+    ("before", "variables", "status"),
+    [
+        (None, {"STEP": ""}, 130),
+        ("000004", {"STEP": "000004"}, 130),
+        (None, {"DEAF": "yes"}, 143),  # before vtune handles the signal
+    ],
+)
+def test_a_job_that_added_no_checkpoint_is_not_requeued(
+    tmp_path: Path, before: str | None, variables: dict[str, str], status: int
+) -> None:
+    """With a time limit below the seconds of --signal it is stopped at once, and would come again."""
+    if before is not None:
+        (tmp_path / "runs/my run/checkpoints").mkdir(parents=True)
+        (tmp_path / "runs/my run/checkpoints/newest").symlink_to(f"step-{before}")
+    job = batch(tmp_path, *WORDS, **variables)
     told_once_it_runs(job, tmp_path)
-    assert job.wait(HANGS) == 143
-    assert (tmp_path / "requeued").read_text() == "17\n"
+    assert job.wait(HANGS) == status
+    assert not (tmp_path / "requeued").exists()
+    assert job.stderr is not None
+    assert "--time must cover" in job.stderr.read()
+
+
+def test_the_job_gets_all_memory_of_its_nodes() -> None:
+    """With --exclusive alone Slurm gives the CPUs of a node, and its default memory."""
+    lines = (LAUNCH / "slurm.sbatch").read_text().splitlines()
+    assert {"#SBATCH --exclusive", "#SBATCH --mem=0"} <= set(lines)
+    assert max(map(len, lines)) <= 120
 
 
 @pytest.mark.parametrize(
