@@ -391,6 +391,13 @@ def test_every_exit_is_reported_as_what_it_is_and_leaves_no_process(tmp_path: Pa
     assert said.count("Traceback") == 1
     assert "rank one is not well" in (run / "logs/rank-1.log").read_text()
 
+    started = begun(again, tmp_path / "unwatched", run, site=IDLES)
+    # The watcher is the parent of its rank.
+    os.kill(int(Path(f"/proc/{started.ranks()[1]}/stat").read_text().split()[3]), signal.SIGKILL)
+    assert started.wait(END) == 1
+    assert started.gone(GONE)
+    assert "error: rank 1 killed by signal 9" in started.err
+
     started = begun(again, tmp_path / "interrupted", run, site=IDLES)
     started.process.send_signal(signal.SIGINT)
     assert started.wait(END) == 130

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from vtune.runs.processes.watcher import GRACE, LOOK, die_with_parent
+from vtune.runs.processes.watcher import GRACE, LOOK, die_with_parent, note_killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,18 @@ def start_all(machine: int, rendezvous: Rendezvous, words: Sequence[str]) -> int
         )
         for local in range(rendezvous.processes)
     ]
-    first, deadline = 0, float("inf")
-    while any(watcher.poll() is None for watcher in watchers) and time.monotonic() < deadline:
-        if not first and (failed := [watcher.returncode for watcher in watchers if watcher.returncode]):
-            first, deadline = failed[0], time.monotonic() + GRACE
-        time.sleep(LOOK)
-    first = first or next((watcher.returncode for watcher in watchers if watcher.returncode), 0)
+    first, deadline, over = 0, float("inf"), False
+    while not over and time.monotonic() < deadline:
+        codes = [watcher.poll() for watcher in watchers]
+        over = None not in codes
+        failed = [(local, code) for local, code in enumerate(codes) if code]
+        if not first and failed:
+            first, deadline = failed[0][1], time.monotonic() + GRACE
+            for local, code in failed:
+                if code < 0:
+                    note_killed(words, machine * rendezvous.processes + local, code)
+        if not over:
+            time.sleep(LOOK)
     return first if first >= 0 else 128 - first
 
 

@@ -90,10 +90,33 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
         # It was told to end before its first step, when there was nothing to save yet.
         code = INTERRUPTED
     if deadline == float("inf"):
-        _write(logs / f"rank-{rank}.ended", json.dumps(Ended(rank, code, time.time())._asdict()))
+        _note_end(logs, rank, code)
     if saving and code == INTERRUPTED:
         return 0
     return code if code >= 0 else 128 - code
+
+
+def _note_end(logs: Path, rank: int, code: int) -> None:
+    _write(_end_of(logs, rank), json.dumps(Ended(rank, code, time.time())._asdict()))
+
+
+def note_killed(words: Sequence[str], rank: int, code: int) -> None:
+    """Note the end of a rank whose watcher was killed, and could not: the rank is killed with it.
+
+    Args:
+        words: Arguments of the watcher.
+        rank: Whose watcher it was.
+        code: The watcher's exit status.
+    """
+    logs, _ = _folder_and_words(words)
+    if not _end_of(logs, rank).exists():
+        _note_end(logs, rank, code)
+
+
+def _folder_and_words(words: Sequence[str]) -> tuple[Path, Sequence[str]]:
+    """The folder `logs` and the rank's command line, from the arguments of its watcher."""
+    folder, *command = words[1:] if words[0] == LEASHED else unpacked(words[1])
+    return Path(folder), command
 
 
 def packed(words: Sequence[str]) -> str:
@@ -135,6 +158,11 @@ def start_line() -> bytes:
 def _session_of(logs: Path, rank: int) -> Path:
     """The file that notes machine and leading process of a rank's session, while it runs."""
     return logs / f"rank-{rank}.session"
+
+
+def _end_of(logs: Path, rank: int) -> Path:
+    """The file that notes how a rank ended."""
+    return logs / f"rank-{rank}.ended"
 
 
 def _forwarded(logs: Path) -> dict[str, str]:
@@ -225,6 +253,5 @@ def failed(logs: Path) -> list[Ended]:
 
 
 if __name__ == "__main__":
-    tied = sys.argv[1] == LEASHED
-    folder, *command = sys.argv[2:] if tied else unpacked(sys.argv[2])
-    raise SystemExit(keep(Path(folder), command, leashed=tied))
+    folder, command = _folder_and_words(sys.argv[1:])
+    raise SystemExit(keep(folder, command, leashed=sys.argv[1] == LEASHED))
