@@ -18,6 +18,8 @@ FEW = 4
 REPLY = 240
 """Characters shown of a reply, from its end, where the answer is."""
 HOUR, MINUTE = 3600, 60
+WAITS = ("reward", "sandbox")
+"""Phases that count only what a step waits for: most of their work overlaps with generating."""
 
 State = Mapping[str, Any]
 """The result of `vtune.runs.view.watch.watched`."""
@@ -92,7 +94,8 @@ def _phases(state: State) -> Table:
     longest = max((value for value in state["phases"].values() if value), default=0.0)
     for name, value in state["phases"].items():
         if value:
-            table.add_row(name, "█" * max(1, round(value / longest * WIDTH)), f"{number(round(value, 2))} s")
+            label = f"{name} (waited)" if name in WAITS else name
+            table.add_row(label, "█" * max(1, round(value / longest * WIDTH)), f"{number(round(value, 2))} s")
     return table
 
 

@@ -44,6 +44,18 @@ def test_progress_and_remaining_time_are_shown(run: Path) -> None:
     assert "25 %" in printed(render_watch(state))
 
 
+def test_time_waited_is_labelled_as_that(tmp_path: Path) -> None:
+    """Calls in the sandbox take much longer, while other conversations are generated."""
+    (tmp_path / "recipe.yaml").write_text("steps: 20\n")
+    (tmp_path / "metrics.jsonl").write_text(
+        line(0, seconds_reward=0.5, seconds_sandbox=0.25, seconds_update=1)
+    )
+    labels = [
+        " ".join(one.split("█")[0].split()) for one in printed(render_watch(watched(tmp_path))).splitlines()
+    ]
+    assert {"rollout", "update", "reward (waited)", "sandbox (waited)"} <= set(labels)
+
+
 def test_a_run_by_epochs_has_an_end_too(run: Path) -> None:
     """For a folder older than the count, its progress is unknown."""
     (run / "recipe.yaml").write_text("epochs: 3.0\nsteps: null\n")
