@@ -171,3 +171,8 @@ def test_the_image_installs_existing_extras_and_none_for_developers() -> None:
     there = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert len(extras) == 1
     assert set(extras[0].split(",")) == set(there) - {"dev", "ray"}
+
+
+def test_the_image_has_a_home_for_users_that_it_does_not_know() -> None:
+    """As with --user: torch's and Triton's caches would go to /, which only root may write, by no name."""
+    assert "\nENV HOME=/tmp USER=" in (LAUNCH / "Dockerfile").read_text()
