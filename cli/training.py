@@ -51,6 +51,7 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
         start: How to start; the default folder is `runs/<recipe>`.
     """
     from vtune.files.writing import check_folder_output
+    from vtune.metrics.trackers import check_tracker
     from vtune.runs.processes.launch import launch, processes_of
     from vtune.runs.processes.machines import variables
     from vtune.runs.start import check_start
@@ -64,6 +65,7 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
         verb.machine(recipe, start.gpus)
     folder = RESUMABLE.folder = start.out or Path("runs") / path.stem
     check_folder_output(folder)
+    check_tracker(start.track)
     if start.dry_run:
         _plan(verb, recipe, folder, processes, start)
         return
@@ -148,12 +150,10 @@ def _check_files(recipe: Strict) -> None:
 
 def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: Start) -> None:
     """Do what `--dry-run` asks for."""
-    from vtune.metrics.trackers import check_tracker
     from vtune.report.progress import say
     from vtune.runs.start import check_start, holds_run, other_work
 
     with stdout_for_the_result():
-        check_tracker(start.track)
         if start.out is not None or start.resume:
             check_start(folder, resume=start.resume)
         elif (other := other_work(folder)) is not None:

@@ -513,6 +513,16 @@ def test_a_dry_run_counts_the_processes_of_all_machines(tmp_path: Path, capfd: A
         planned(tmp_path, dry_run=True, gpus=8, hostfile=hosts)
 
 
+@pytest.mark.parametrize("gpus", [None, 2])
+def test_a_misspelt_tracker_is_refused_before_anything_is_started(
+    tmp_path: Path, capfd: Any, gpus: int | None
+) -> None:
+    with pytest.raises(RecipeError, match="no tracker 'wandbb'"):
+        planned(tmp_path, track="wandbb", gpus=gpus, out=tmp_path / "run")
+    assert capfd.readouterr().err == ""
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_dry_run_finds_what_a_run_would_refuse(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="no tracker 'wandbb'"):
         planned(tmp_path, dry_run=True, track="wandbb")
