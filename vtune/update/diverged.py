@@ -28,9 +28,12 @@ def diverged(model: Any) -> Diverged | None:
     Norms take one pass, without a copy, and a single wait for the GPU.
     """
     trained = [(name, own_share(p)) for name, p in model.named_parameters() if p.requires_grad]
-    # Overflows to infinity, as it accumulates in float32.
-    norms = torch.stack([torch.linalg.vector_norm(share).float() for _, share in trained]).tolist()
-    for place, ((name, _), norm) in enumerate(zip(trained, norms, strict=True)):
+    # Sums of squares in float32, which may overflow to infinity.
+    norms = [torch.linalg.vector_norm(share).float() for _, share in trained]
+    # With offloaded weights the small ones are still on the GPU.
+    device = next((norm.device for norm in norms if norm.is_cuda), norms[0].device)
+    numbers = torch.stack([norm.to(device) for norm in norms]).tolist()
+    for place, ((name, _), norm) in enumerate(zip(trained, numbers, strict=True)):
         if not norm <= LARGEST:  # also if it is NaN
             return Diverged(place, name, norm)
     return None
