@@ -118,6 +118,14 @@ def test_a_folder_whose_content_fails_is_not_there(tmp_path: Path) -> None:
     assert not [*(tmp_path / "deep").iterdir()]
 
 
+def test_what_fails_within_a_folder_is_not_blamed_on_its_name(tmp_path: Path) -> None:
+    with pytest.raises(FileExistsError, match="twice"), atomic_folder(tmp_path / "out"):
+        raise FileExistsError(errno.EEXIST, "File exists", "twice")
+    with pytest.raises(RecipeError, match="out exists"), atomic_folder(tmp_path / "out"):
+        (tmp_path / "out").write_text("a file that came meanwhile")
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
 def test_a_full_disk_is_a_message_that_names_the_output(tmp_path: Path) -> None:
     """It is not an input error: a run of hours must be able to continue once there is space."""
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -152,6 +160,7 @@ def test_a_file_name_of_maximum_length_can_be_written(tmp_path: Path) -> None:
     write_atomically(tmp_path / ("x" * 255), "y")
     with pytest.raises(RecipeError, match="File name too long"):
         write_atomically(tmp_path / ("x" * 256), "y")
+    write_atomically(tmp_path / ("文" * 85), "y")
 
 
 def test_a_read_only_file_system_is_a_message_that_names_the_output(

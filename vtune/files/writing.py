@@ -141,17 +141,22 @@ def atomic_folder(path: Path, *, option: str = "--out") -> Iterator[Path]:
         raise unwritable(path, error, option) from None
     try:
         yield partial
-        partial.rename(path)
+        _take_place(partial, path, option)
     except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise RecipeError(
-                f"{_shown(path)} exists", fix=f"choose another {option}, or remove it"
-            ) from None
         if error.errno not in (*NO_ROOM, errno.EROFS):
             raise  # from something that was read meanwhile
         raise unwritable(path, error, option) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _take_place(partial: Path, path: Path, option: str) -> None:
+    try:
+        partial.rename(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        raise RecipeError(f"{_shown(path)} exists", fix=f"choose another {option}, or remove it") from None
 
 
 def write_atomically(path: Path, content: str | bytes, *, option: str | None = "--out") -> None:
@@ -239,7 +244,8 @@ def _apart(path: Path, inputs: Sequence[Path], option: str) -> None:
 
 def _beside(path: Path) -> Path:
     """A hidden name in the same folder, unique to this write, and not longer than names may be."""
-    return path.with_name(f".{path.name[:80]}.{secrets.token_hex(6)}.part")
+    name = os.fsdecode(os.fsencode(path.name)[:80])
+    return path.with_name(f".{name}.{secrets.token_hex(6)}.part")
 
 
 def _shown(path: Path) -> str:

@@ -63,7 +63,9 @@ def holds_run(out: Path) -> bool:
     if not (out / "recipe.yaml").exists():
         return False
     known = (out / "environment.json").exists()
-    return not known or any(file.name not in UNTRAINED for file in out.iterdir())
+    left = (file.name for file in out.iterdir() if file.name not in UNTRAINED)
+    # The lock of a record of the web stays; the record itself counts.
+    return not known or not all(name.endswith(LOCK) for name in left)
 
 
 @contextmanager

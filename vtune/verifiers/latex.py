@@ -27,6 +27,8 @@ _STOPS = (_END, ".", *_PAIRS.values())
 _SKIPPED = re.compile(r"\$|\\displaystyle|\\q?quad(?![a-zA-Z])|\\,|~|\\left(?=\()|\\right(?=\))")
 _EXTENDED = re.compile(r"\\boxed|\^\\circ|\^\{\\circ\}")
 _NUMBER = re.compile(r"[-−]?(?:\d+(?:\.\d+)?|\.\d+)(?:/[1-9]\d*)?")
+_PLAIN, _POWER = r"\d[\d.,]*", r"\d+\s*\^\s*(?:-?\d+|\{-?\d+\})"
+_RANGE = re.compile(rf"(?:{_PLAIN}\s*[-−–]\s*{_PLAIN}|{_POWER}\s*[-−–]\s*{_POWER})")
 _BOXED = re.compile(r"\\boxed\{(.*)\}")
 _DEGREES = re.compile(r"\s*(?:°|\^\s*\{?\\circ\}?)\Z")
 _EXACT = Context(prec=40)
@@ -41,13 +43,15 @@ def value_of(text: str) -> float | None:
 def is_number(truth: str) -> bool:
     """Whether an answer is one number, in digits or in LaTeX, which may be written in many ways.
 
-    Numbers separated only by a dash, such as 5-7, may be a range.
+    Two numbers, or two powers, separated only by a dash, such as 1,000-2,000, may be a range.
     """
     plain = truth.strip().strip("$").strip()
     boxed = _BOXED.fullmatch(plain)
     plain = _DEGREES.sub("", boxed[1] if boxed else plain)
     if _NUMBER.fullmatch(plain):
         return True
+    if _RANGE.fullmatch(plain):
+        return False
     return any(mark in plain for mark in "\\^,") and "**" not in plain and value_of(plain) is not None
 
 

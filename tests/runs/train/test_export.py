@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from tests.pages import blocks
@@ -90,6 +91,20 @@ def test_weights_are_written_in_the_requested_dtype(tiny3: Path, tmp_path: Path)
     again = vtune("export", tmp_path / "out", tmp_path / "third", "--json")
     assert json.loads(again.out)["dtype"] == "bfloat16"
     assert json.loads(again.out)["transformers"] == 0
+
+
+def test_a_full_disk_is_a_message_of_the_export(
+    tiny3: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(export, "save_policy", full)
+    ended = vtune("export", tiny3, tmp_path / "out", "--dtype", "bfloat16")
+    assert ended.code == 1
+    assert "the weights cannot be written: Error while serializing: I/O error: No space left" in ended.err
+    assert "make room" in ended.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_half_precision_weights_are_reported_and_written_in_the_requested_dtype(

@@ -309,7 +309,7 @@ def _rewards(service: Mapping[str, Any], judge: Mapping[str, Any] | None) -> Ite
         _, why = ask(f"{url}/metrics", token)
         own = _own_judge(text)
         if why:
-            fix = "reward.service.set reward.service.token_env to the variable that holds its token"
+            fix = "set reward.service.token_env to the variable that holds its token"
             yield Check("reward service", "fail", f"{url}: {why}", fix)
         elif wanted is not None and own != wanted:
             fix = "start it with this recipe as --recipe"

@@ -102,7 +102,7 @@ def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
     if merged or chosen != stored:
         model = before.model.merge_and_unload() if merged else before.model
         _say_whether_tied(model)
-        save_policy(model.to(getattr(torch, chosen)), str(base), folder)
+        _saved(model.to(getattr(torch, chosen)), str(base), folder)
         del model
     else:
         _copy(source, folder)
@@ -114,6 +114,18 @@ def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
         raise RunFailed(f"the exported model differs from {source} by {difference:.3g} nats")
     parameters = sum(parameter.numel() for parameter in after.model.parameters())
     return {"dtype": chosen, "merged": merged, "parameters": parameters, "transformers": difference}
+
+
+def _saved(model: torch.nn.Module, base: str, folder: Path) -> None:
+    from safetensors import SafetensorError
+
+    try:
+        save_policy(model, base, folder)
+    except SafetensorError as error:  # also if the disk is full
+        raise RunFailed(
+            f"the weights cannot be written: {brief(str(error), most=300)}",
+            fix="make room (`df -h`), or choose another folder",
+        ) from None
 
 
 def _base(adapters: Path) -> Path:
