@@ -88,6 +88,7 @@ def test_a_failed_start_is_not_a_run(run: Path, data: Path) -> None:
     """No model could be loaded, say: the next start need not remove anything first."""
     (run / "logs").mkdir()
     (run / "logs/rank-0.log").write_text("no model")
+    (run / "search-0-web.jsonl.lock").touch()  # of tools that were opened, and asked nothing
     with running(run, plan(every=9), [data], resume=False, ranks=Ranks(rank=0, world=1, local=0)):
         assert yaml.safe_load((run / "recipe.yaml").read_text()) == plan(every=9).model_dump()
         again = running(run, plan(), [data], resume=False, ranks=Ranks(rank=0, world=1, local=0))
