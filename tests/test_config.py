@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import Field, model_validator
 
@@ -191,6 +191,7 @@ def test_a_recipe_cannot_be_changed_after_reading(good: Path) -> None:
     st.floats(allow_nan=False, allow_infinity=False),
     st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=3),
 )
+@example(0, 0.0, ["a\x85b", "\u2028"])
 def test_a_dumped_recipe_reads_back_unchanged(steps: int, temperature: float, data: list[str]) -> None:
     import tempfile
 

@@ -223,7 +223,10 @@ def override(key: str, value: Any) -> str:
 
 def dump_recipe(recipe: Strict) -> str:
     """The recipe as YAML, with every field in file order, as a run writes it next to its output."""
-    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    values = recipe.model_dump(mode="json")
+    text: str = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+    # PyYAML does not escape this line break, and would read it back as two characters.
+    return yaml.safe_dump(values, sort_keys=False) if "\x85" in text else text
 
 
 def with_new_names(values: Any) -> Any:

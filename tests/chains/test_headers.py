@@ -89,7 +89,7 @@ def test_passages_are_not_accepted_as_samples(tmp_path: Path) -> None:
     header = "#   vtune data make passages wiki.xml.bz2 --out data/mine.parquet"
     found = check_joins([str(copied("rl/orsta-tiny", tmp_path, header, data="[data/mine.parquet]"))])
     whys = [join["why"] for join in found["joins"] if join["level"] == "break"]
-    assert whys == ["data make passages writes passages there, and samples are read"]
+    assert whys == ["data make passages writes passages there, but samples are read"]
 
 
 def test_a_demo_recipe_may_be_replaced(tmp_path: Path) -> None:

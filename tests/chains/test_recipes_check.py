@@ -173,7 +173,7 @@ MUTATIONS = {
     ),
     "an import of samples where traces are read": Mutation(
         "data/codev-sft", "data import thyme", "data import easyr1",
-        "data/codev-sft", "file", "writes samples there, and traces are read",
+        "data/codev-sft", "file", "writes samples there, but traces are read",
     ),
     "a cold start that goes elsewhere": Mutation(
         "sft/codev", "--out models/codev-7b-sft", "--out runs/school",

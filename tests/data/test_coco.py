@@ -112,7 +112,7 @@ def test_broken_input_is_our_error(tiny: Path) -> None:
     with pytest.raises(DataError, match="cannot read"):
         list(coco_samples(tiny / "none.json", tiny, limit=None, seed=0))
     (tiny / "a.jpg").write_bytes(b"no picture")
-    with pytest.raises(DataError, match="not an image"):
+    with pytest.raises(DataError, match="not a usable image"):
         make()
     Image.new("RGB", (100, 200)).save(tiny / "a.jpg")
     with pytest.raises(DataError, match="the picture is 100x200 but the JSON says 200x100"):
@@ -208,7 +208,7 @@ def test_a_photograph_that_cannot_be_opened_is_our_error(tiny: Path) -> None:
     header = b"IHDR" + struct.pack(">II", 60000, 60000) + png.getvalue()[24:29]
     huge = png.getvalue()[:12] + header + struct.pack(">I", zlib.crc32(header)) + png.getvalue()[33:]
     (tiny / "huge.png").write_bytes(huge)
-    for name, why in (("huge.png", "not an image.*pixels, more than"), ("a\0.jpg", "cannot read")):
+    for name, why in (("huge.png", "not a usable image.*pixels, more than"), ("a\0.jpg", "cannot read")):
         rewrite(tiny, images=[PHOTO | {"file_name": name}, OTHER])
         with pytest.raises(DataError, match=why):
             list(coco_samples(tiny / "instances.json", tiny, limit=None, seed=0))

@@ -100,10 +100,10 @@ def test_a_box_that_exceeds_the_picture_by_a_pixel_is_clipped(folder: Path) -> N
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        pytest.param({"bbox": [[130, 20, 16, 12]]}, "inside of 120x90", id="box outside"),
-        pytest.param({"bbox": [[30, 20, 0, 12]]}, "inside of 120x90", id="empty box"),
-        pytest.param({"bbox": [[30, 20, 16]]}, "inside of 120x90", id="three numbers"),
-        pytest.param({"bbox": [[30, 20, 16, "12"]]}, "inside of 120x90", id="a text"),
+        pytest.param({"bbox": [[130, 20, 16, 12]]}, "inside 120x90", id="box outside"),
+        pytest.param({"bbox": [[30, 20, 0, 12]]}, "inside 120x90", id="empty box"),
+        pytest.param({"bbox": [[30, 20, 16]]}, "inside 120x90", id="three numbers"),
+        pytest.param({"bbox": [[30, 20, 16, "12"]]}, "inside 120x90", id="a text"),
         pytest.param({"bbox": [30, 20, 16, 12]}, "`bbox` is not a list", id="a bare box"),
         pytest.param({"bbox": []}, "0 box(es) for 1 target(s)", id="no box"),
         pytest.param({"target_object": ["sign", "cup"]}, "1 box(es) for 2", id="a box too few"),
@@ -124,7 +124,7 @@ def test_an_annotation_unlike_the_published_ones_is_reported(
 
 def test_an_incomplete_folder_is_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "relative_position/sa_0001.json").unlink()
-    with pytest.raises(DataError, match="sa_0001 is not a pair"):
+    with pytest.raises(DataError, match="sa_0001 is not a picture with its own JSON"):
         list(read_vstar(folder))
     with pytest.raises(DataError, match="there is no folder"):
         list(read_vstar(tmp_path))

@@ -135,7 +135,7 @@ def test_each_rollout_is_a_separate_set() -> None:
 
 def test_two_samples_about_one_picture_are_refused() -> None:
     twice = replace(mark(picture(1), [RED]), sample_id="another")
-    with pytest.raises(DataError, match="about picture 1, too"):
+    with pytest.raises(DataError, match="also about picture 1"):
         SCORERS["coco"]([mark(picture(1), [RED]), twice])
 
 

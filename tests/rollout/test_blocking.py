@@ -189,4 +189,6 @@ def test_an_environment_that_blocks_is_named_by_the_agent(
             engine, FakeSandbox(), policy.chat, policy.pictures, recipe(max_tokens=2000), warn=lines.append
         )
         asyncio.run(agent.run([job(maze())]))
-    assert [one.partition(" keeps")[0] for one in lines] == [f"maze.py:35 (import time; time.sleep({LONG}))"]
+    assert [one.partition(" blocked")[0] for one in lines] == [
+        f"maze.py:35 (import time; time.sleep({LONG}))"
+    ]

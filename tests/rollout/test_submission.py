@@ -119,7 +119,7 @@ def test_a_request_bans_or_allows_at_most_as_many_tokens_as_vllm_supports(policy
     small = Submissions(vocabulary(policy, 391, 152_064)).sampling(request(policy))
     assert "logit_bias" not in small
     assert small["allowed_token_ids"] == [0, *range(3, 391)]
-    with pytest.raises(RunFailed, match=r"2002 of the model's 4000 tokens .* vLLM bans 1024 at most"):
+    with pytest.raises(RunFailed, match=r"2002 of the model's 4000 tokens .* vLLM bans at most 1024"):
         Submissions(vocabulary(policy, 2000, 4000))
 
 

@@ -52,7 +52,7 @@ JUDGED: dict[str, tuple[list[str], dict[str, tuple[float, int]]]] = {
     # Truths: P-101, 0.50.
     "charxiv-reasoning": (
         ["The curve is P-101", "0.5"],
-        {"vtune": (0.0, 0), "official": (1.0, 0), "vlmevalkit": (1.0, 0), "paper": (1.0, 0)},
+        {"vtune": (1 / 2, 0), "official": (1.0, 0), "vlmevalkit": (1.0, 0), "paper": (1.0, 0)},
     ),
     # Truths: Not Applicable, 4.
     "charxiv-descriptive": (

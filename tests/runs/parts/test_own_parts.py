@@ -188,7 +188,7 @@ def test_a_custom_environment_works_in_import_rl_a_service_and_a_suite(
     assert "0 of 4" in vtune("show", here / "run", "--where", "faithful:no").out
     ended = vtune("faithfulness", here / "run")
     assert ended.code == 2
-    assert "what is done in environment `maze` is an act" in ended.err
+    assert "what the policy does in environment `maze` is an act" in ended.err
     forget(used())
 
     lines = (ROOT / "eval_suites/lens.yaml").read_text().splitlines()

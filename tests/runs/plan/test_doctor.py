@@ -63,7 +63,7 @@ def test_a_machine_without_a_sandbox_is_reported_with_exit_1(monkeypatch: pytest
 def test_a_package_is_compared_with_its_range(
     need: str, installed: str | None, ok: bool, note: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, "_version", lambda name: installed)
+    monkeypatch.setattr(versions, "version_of", lambda name: installed)
     row = versions.package(Requirement(need))
     assert (row["installed"], row["ok"], row["note"]) == (installed, ok, note)
 
