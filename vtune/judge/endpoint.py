@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from vtune.judge.budget import Budget, Prices
+from vtune.judge.key import check_no_login
 from vtune.sections import Strict
 
 POLL_S = 30.0
@@ -44,11 +45,7 @@ class JudgeEndpoint(Strict):
     @field_validator("base_url")
     @classmethod
     def _can_be_asked(cls, url: str) -> str:
-        if "@" in url.partition("//")[2].partition("/")[0]:
-            raise ValueError(
-                "the URL holds a user or a password, and run folders would show it: leave them out; "
-                "the key comes from the variable that `api_key_env` names"
-            )
+        check_no_login(url, "api_key_env")
         try:
             parts = urlsplit(url)
             usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -6,6 +6,23 @@ import re
 from vtune.errors import RecipeError
 
 
+def check_no_login(url: str, key: str) -> None:
+    """Check that a URL holds no user and no password, which are not repeated.
+
+    Args:
+        url: Any text.
+        key: The recipe key that names the variable of the key or token.
+
+    Raises:
+        ValueError: If it does.
+    """
+    if "@" in re.split("[/?#]", url.partition("//")[2] or url)[0]:
+        raise ValueError(
+            "the URL holds a user or a password, and run folders would show it: leave them out; "
+            f"the key comes from the variable that `{key}` names"
+        )
+
+
 def secret(variable: str | None, what: str, *, no_key: str = "") -> str | None:
     """The value of an environment variable; None if none is named.
 

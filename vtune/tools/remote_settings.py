@@ -1,16 +1,19 @@
 """Recipe keys that all tools with HTTP requests share."""
 
+from vtune.judge.key import check_no_login
 from vtune.tools.http import Patience
 
 
 def check_remote(url: str | None, token_env: str | None, patience: Patience | None, *, local: bool) -> None:
-    """Check that URL and patience are set if and only if something is asked over HTTP.
+    """Check that URL and patience are set if and only if something is asked over HTTP, and the URL's form.
 
     Raises:
         ValueError: If not.
     """
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise ValueError(f"{url!r} is not a URL: write http://HOST:PORT")
+    if url is not None:
+        check_no_login(url, "token_env")
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"{url!r} is not a URL: write http://HOST:PORT")
     if (patience is None) != local:
         example = "patience: {timeout_s: 10, retries: 2, deadline_s: 60, concurrency: 16}"
         raise ValueError(

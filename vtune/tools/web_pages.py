@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from vtune.errors import MissingExtra, ServiceError
-from vtune.judge.key import secret
+from vtune.judge.key import check_no_login, secret
 from vtune.sections import Strict
 from vtune.tools.engines import ENGINES, PICTURES, SPARE, Engine, EngineName, Hit, ask, outage
 from vtune.tools.exchanges import Exchanges, ForNow, Request
@@ -44,6 +44,8 @@ class WebPages(Strict):
     def _has_a_place(self) -> Self:
         if self.url is None and ENGINES[self.engine].url is None:
             raise ValueError(f"`{self.engine}` needs a url: it has no default address")
+        if self.url is not None:
+            check_no_login(self.url, "api_key_env")
         return self
 
 
@@ -52,6 +54,12 @@ class WebPictures(Strict):
 
     url: str
     api_key_env: str | None
+
+    @field_validator("url")
+    @classmethod
+    def _holds_no_login(cls, url: str) -> str:
+        check_no_login(url, "api_key_env")
+        return url
 
 
 def poster_of(engine: Engine, url: str | None, key_env: str | None, patience: Patience, name: str) -> Poster:

@@ -22,6 +22,7 @@ from tests.rollout.build import ANSWER, SAMPLE, FakeSandbox, job, recipe
 from tests.runs.commands import rl, vtune
 from tests.served import Served, serving
 from tests.tools.encoders import build_encoder
+from vtune.config import find, load_recipe
 from vtune.errors import RecipeError, ServiceError
 from vtune.models.policy import Policy
 from vtune.reward.checking import check_unscored
@@ -33,6 +34,7 @@ from vtune.runs.data.dense import index_dense
 from vtune.runs.data.indexing import index_passages, index_pictures
 from vtune.runs.plan.checks import _searches as check_searches
 from vtune.runs.serve.search import SearchService, app_of
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.trajectory import Trajectory
 from vtune.tools.calls import INVALID
 from vtune.tools.http import Patience
@@ -306,6 +308,31 @@ def test_a_service_is_checked_before_a_run(service: Served, tiny: Path, lens: Pa
         planned = vtune(*words, "--dry-run", "--json")
         assert planned.code == 0, planned.err
         assert any(one.startswith(f"tools ({url}/") for one in json.loads(planned.out)["check"]["missing"])
+
+
+SERPER = {"engine": "serper", "api_key_env": None, "read": 0, "page_chars": 9}
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ({"text_search": {"url": "URL"}}, "token_env"),
+        ({"text_search": {"url": "URL/retrieve"}}, "token_env"),
+        ({"text_search": {"pages": SERPER | {"url": "URL"}}}, "api_key_env"),
+        ({"image_search": {"url": "URL", "show": False}}, "token_env"),
+        ({"image_search": {"web": {"url": "URL", "api_key_env": None}}}, "api_key_env"),
+    ],
+)
+@pytest.mark.parametrize("url", ["http://any:s3cret@host:8193", "any:s3cret@host:8193"])
+def test_a_password_in_a_url_is_refused_and_never_repeated(
+    section: dict[str, Any], key: str, url: str
+) -> None:
+    ((name, place),) = section.items()
+    full = {name: {"top_k": 1, "max_chars": 9, "patience": PATIENCE} | place}
+    text = json.dumps(full).replace("URL", url)
+    with pytest.raises(RecipeError, match=f"holds a user or a password.*`{key}`") as told:
+        load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, [f"tools={text}"])
+    assert "s3cret" not in str(told.value)
 
 
 def test_an_unset_token_is_reported_before_anything_starts(
