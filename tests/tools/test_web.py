@@ -167,8 +167,16 @@ def test_an_answer_without_a_list_of_results_is_a_failure_and_not_an_empty_resul
         (failed,) = search(url, tmp_path / "a.jsonl", "ferry")
         assert isinstance(failed, ServiceError)
         assert "Not enough credits" in failed.what
+        assert "credits" in failed.fix
         assert len(asked) == 3
     assert not (tmp_path / "a.jsonl").exists()
+
+
+def test_serper_may_leave_its_list_out_where_it_finds_nothing(tmp_path: Path) -> None:
+    with serper(body=b'{"searchParameters": {"q": "ferry"}, "credits": 1}') as (url, asked):
+        assert search(url, tmp_path / "a.jsonl", "ferry") == [[]]
+        assert search(url, tmp_path / "a.jsonl", "ferry") == [[]]
+        assert len(asked) == 1
 
 
 def test_a_truncated_record_loses_only_its_last_line(tmp_path: Path) -> None:

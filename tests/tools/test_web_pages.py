@@ -26,7 +26,7 @@ from vtune.runs.evaluate.suite import EvalSuite
 from vtune.tools import fetch
 from vtune.tools.calls import Asked
 from vtune.tools.charsets import decoded
-from vtune.tools.engines import ENGINES, read_hits
+from vtune.tools.engines import ENGINES, PICTURES, outage, read_hits
 from vtune.tools.exchanges import Budget, Exchanges, Request, WebRules
 from vtune.tools.fetch import Fetcher, Limits, NotRead, _is_public
 from vtune.tools.hosts import is_blocked
@@ -624,20 +624,53 @@ def test_a_failing_engine_is_our_error_and_nothing_is_recorded(web: FakeWeb, tmp
 
 def test_nothing_found_by_engines_that_failed_is_our_error(web: FakeWeb, tmp_path: Path) -> None:
     file, patience = tmp_path / "web.jsonl", PATIENCE.model_copy(update={"retries": 1})
-    web.unresponsive = [["google", "Suspended: too many requests"]]
+    web.unresponsive = [["google", "timeout"], ["bing", "CAPTCHA"]]
     towers, nothing = searched(section(web, read=0), file, "tower", "nothing", patience=patience)
     assert len(found(towers)) == 2
     assert isinstance(nothing, ServiceError)
-    assert "Suspended: too many requests" in nothing.what
+    assert "['google', 'timeout']" in nothing.what
+    assert "disable engines that never answer" in nothing.fix
     assert web.asked.count("GET /search") == 3
+    web.unresponsive = [["google", "Suspended: too many requests"], ["bing", "access denied"]]
+    (nothing,) = searched(section(web, read=0), file, "nothing", patience=patience)
+    assert isinstance(nothing, ServiceError)
+    assert web.asked.count("GET /search") == 4  # a retry cannot help
     web.unresponsive = []
     assert searched(section(web), file, "nothing") == [[]]
 
 
-@pytest.mark.parametrize("answer", [None, [], "x", {}, {"results": 7}, {"results": ["x"]}])
+@pytest.mark.parametrize("answer", [None, [], "x", {"results": 7}, {"results": ["x"]}])
 def test_an_invalid_engine_answer_is_our_error(answer: Any) -> None:
     with pytest.raises(ServiceError):
         read_hits(ENGINES["searxng"], answer)
+
+
+ENGINES_FAILED = {"results": [], "unresponsive_engines": [["bing", "timeout"]]}
+
+
+@pytest.mark.parametrize(
+    ("engine", "answer", "works"),
+    [
+        ("searxng", {}, False),
+        ("searxng", {"results": []}, True),
+        ("searxng", ENGINES_FAILED, False),
+        ("searxng", ENGINES_FAILED | {"answers": [{"answer": "42"}]}, True),
+        ("searxng", ENGINES_FAILED | {"infoboxes": [{"infobox": "Ulm"}]}, True),
+        ("searxng", ENGINES_FAILED | {"answers": [], "infoboxes": []}, False),
+        ("serper", {}, False),
+        ("serper", {"organic": []}, True),
+        ("serper", {"searchParameters": {"q": "a"}, "credits": 1}, True),
+        ("serper", {"searchParameters": {"q": "a"}, "message": "Not enough credits"}, False),
+        ("serper", {"message": "Not enough credits", "statusCode": 400}, False),
+        ("pictures", {}, True),
+        ("pictures", {"message": "no quota"}, False),
+    ],
+)
+def test_an_empty_result_is_told_from_an_outage(engine: str, answer: dict[str, Any], works: bool) -> None:
+    format_ = PICTURES if engine == "pictures" else ENGINES[engine]
+    assert (outage(format_, answer) is None) == works
+    if works:
+        assert read_hits(format_, answer) == []
 
 
 def test_a_result_without_address_or_title_is_left_out() -> None:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from vtune.errors import ServiceError
-from vtune.tools.http import Poster
+from vtune.tools.http import Outage, Poster
 
 EngineName = Literal["serper", "searxng"]
 
@@ -36,8 +36,43 @@ class Engine:
     """Key of the list of results."""
     columns: tuple[str, str, str]
     """Keys of a result: address, title, snippet."""
-    failed: str | None = None
-    """Key of a list of failures that an answer without results may come from."""
+    outage: Callable[[Mapping[str, Any]], Outage | None]
+    """What failed behind an answer; None if nothing did: it may still have found nothing."""
+
+
+def _serper_outage(answer: Mapping[str, Any]) -> Outage | None:
+    """Serper may leave `organic` out where it found nothing, but then repeats the search."""
+    if "organic" in answer or ("searchParameters" in answer and _picture_outage(answer) is None):
+        return None
+    return Outage(f"its answer has no `organic`: {answer!r:.200}", "check the key, and its credits")
+
+
+def _picture_outage(answer: Mapping[str, Any]) -> Outage | None:
+    """A service of the user's own may answer `{}` where it found nothing."""
+    if "organic" in answer or not {"message", "statusCode"} & answer.keys():
+        return None
+    return Outage(f"its answer has no `organic`: {answer!r:.200}", "check the service, and what it logs")
+
+
+LASTING = ("suspended", "captcha", "access denied")
+"""How the reasons of SearXNG begin that hold for hours."""
+
+
+def _searxng_outage(answer: Mapping[str, Any]) -> Outage | None:
+    """Where engines failed, whether they would have found something is unknown."""
+    if "results" not in answer:
+        return Outage(f"its answer has no `results`: {answer!r:.200}", "check `engine` and `url` of the tool")
+    failed = answer.get("unresponsive_engines")
+    if answer["results"] != [] or answer.get("answers") or answer.get("infoboxes") or not failed:
+        return None
+    rows = failed if isinstance(failed, list) else []
+    reasons = [str(row[-1]).lower() for row in rows if isinstance(row, list) and row]
+    return Outage(
+        f"it found nothing, and `unresponsive_engines` are {failed!r:.200}",
+        "disable engines that never answer in SearXNG's settings, or name others in `url` of the tool: "
+        "…/search?engines=NAME,NAME",
+        passing=not reasons or not all(reason.startswith(LASTING) for reason in reasons),
+    )
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -49,6 +84,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             posts=True,
             results="organic",
             columns=("link", "title", "snippet"),
+            outage=_serper_outage,
         ),
         "searxng": Engine(
             url=None,
@@ -57,7 +93,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             posts=False,
             results="results",
             columns=("url", "title", "content"),
-            failed="unresponsive_engines",
+            outage=_searxng_outage,
         ),
     }
 )
@@ -70,6 +106,7 @@ PICTURES = Engine(
     posts=True,
     results="organic",
     columns=("link", "title", "snippet"),
+    outage=_picture_outage,
 )
 """Reverse image search: the picture is posted in base64, and the answer has the format of `serper`. Ours:
 engines that accept only a picture's URL need a service in front of them that provides one."""
@@ -90,24 +127,18 @@ async def ask(engine: Engine, poster: Poster, what: str, count: int) -> list[Hit
     return read_hits(engine, answer)[:count]
 
 
-def outage(engine: Engine, answer: Any) -> str:
-    """What failed behind an answer with status 200; "" if nothing did: it may still have found nothing."""
-    if not isinstance(answer, dict):
-        return ""
-    if engine.results not in answer:
-        return f"its answer has no `{engine.results}`: {answer!r:.200}"
-    if answer[engine.results] == [] and engine.failed is not None and (failed := answer.get(engine.failed)):
-        return f"it found nothing, and `{engine.failed}` are {failed!r:.200}"
-    return ""
+def outage(engine: Engine, answer: Any) -> Outage | None:
+    """What failed behind an answer with status 200; None if nothing did, or it is no answer of an engine."""
+    return engine.outage(answer) if isinstance(answer, dict) else None
 
 
 def read_hits(engine: Engine, answer: Any) -> list[Hit]:
-    """The results of an answer; one without an address or a title is left out.
+    """The results of an answer without an outage; one without an address or a title is left out.
 
     Raises:
         ServiceError: If it is not in the format of this engine.
     """
-    rows = answer.get(engine.results) if isinstance(answer, dict) else None
+    rows = answer.get(engine.results, []) if isinstance(answer, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ServiceError(
             f"not an answer of a search engine: {answer!r:.200}",

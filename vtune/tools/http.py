@@ -1,8 +1,10 @@
 """HTTP requests to services: retried while there is time, then given up."""
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -23,6 +25,9 @@ RETRIED = (408, 429)
 
 CONNECT = 5.0
 """Seconds to establish a connection; ours."""
+
+LOGS = "check that it is up, and what it logs"
+"""The remedy where a service says nothing about it."""
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
@@ -54,12 +59,24 @@ class Patience(Strict):
     """Per attempt, in seconds."""
     retries: int = Field(ge=0)
     """Retries after a failed connection, a timeout, a wrongly compressed body, a status 408, 429 or 5xx, or a
-    search engine's answer that reports a failure; none earlier than its header Retry-After asks for."""
+    search engine's answer that reports a failure which may pass; none earlier than its header Retry-After
+    asks for."""
     deadline_s: float = Field(gt=0)
     """For all attempts together, in seconds; after that the failure is ours and the trajectory is unscored.
     """
     concurrency: int = Field(gt=0)
     """Concurrent requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """What failed behind an answer with status 200."""
+
+    why: str
+    fix: str
+    """The remedy."""
+    passing: bool = True
+    """Whether a retry may help."""
 
 
 class Poster:
@@ -76,7 +93,7 @@ class Poster:
         *,
         headers: Mapping[str, str],
         name: str,
-        outage: Callable[[Any], str] = lambda answer: "",
+        outage: Callable[[Any], Outage | None] = lambda answer: None,
     ) -> None:
         """Create a client that is not connected yet.
 
@@ -85,7 +102,7 @@ class Poster:
             patience: How long to wait.
             headers: Sent with every request.
             name: Name of the service in errors.
-            outage: Says what failed behind an answer with status 200, which is then retried; "" if nothing.
+            outage: Says what failed behind an answer with status 200; None if nothing.
         """
         self._url = url
         self._patience = patience
@@ -121,7 +138,7 @@ class Poster:
                 timeout=httpx2.Timeout(self._patience.timeout_s, connect=CONNECT),
                 limits=httpx2.Limits(max_connections=None),
             )
-        why = "no time"
+        why, fix = "no time", LOGS
         try:
             # The deadline starts once a slot is free, so that waiting in the queue does not count.
             async with self._room, asyncio.timeout(self._patience.deadline_s) as limit:
@@ -134,8 +151,8 @@ class Poster:
                         wait = min(2 * wait, LONGEST_WAIT)
                     try:
                         return await self._once(self._http, method, address, sent)
-                    except _Again as error:
-                        why, asked = str(error), error.after
+                    except _Failed as error:
+                        why, fix, asked = str(error), error.fix, error.after
                     if asked > time_left(limit):
                         break
         except TimeoutError:
@@ -144,7 +161,7 @@ class Poster:
         raise ServiceError(
             f"{self._name} gave no answer: {why}",
             where=self._url,
-            fix="check that it is up, and what it logs",
+            fix=fix,
         )
 
     async def _once(
@@ -154,10 +171,10 @@ class Poster:
             async with asyncio.timeout(self._patience.timeout_s):
                 response = await http.request(method, address, **sent)
         except (httpx2.RequestError, TimeoutError) as error:
-            raise _Again(f"{type(error).__name__} {error}".strip()) from None
+            raise _Failed(f"{type(error).__name__} {error}".strip()) from None
         status = response.status_code
         if status >= 500 or status in RETRIED:
-            raise _Again(f"HTTP {status}: {response.text[:200]}", after=retry_after(response.headers))
+            raise _Failed(f"HTTP {status}: {response.text[:200]}", after=retry_after(response.headers))
         if status != 200:
             self._failures = 0
             raise ServiceError(
@@ -173,8 +190,8 @@ class Poster:
                 where=self._url,
                 fix="check that this is its address, and what it logs",
             ) from None
-        if why := self._outage(answer):
-            raise _Again(why)
+        if outage := self._outage(answer):
+            raise _Failed(outage.why, fix=outage.fix, after=0.0 if outage.passing else math.inf)
         self._failures = 0
         return answer
 
@@ -184,9 +201,9 @@ class Poster:
             await self._http.aclose()
 
 
-class _Again(Exception):
-    """No usable answer; another attempt may get one, after at least this many seconds."""
+class _Failed(Exception):
+    """No usable answer; another attempt may get one, after at least `after` seconds (infinite: never)."""
 
-    def __init__(self, why: str, *, after: float = 0.0) -> None:
+    def __init__(self, why: str, *, fix: str = LOGS, after: float = 0.0) -> None:
         super().__init__(why)
-        self.after = after
+        self.fix, self.after = fix, after
