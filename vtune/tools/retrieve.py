@@ -50,8 +50,10 @@ def _document(row: Any) -> dict[str, Any]:
 
 
 def _is_blank(document: Mapping[str, Any]) -> bool:
-    text = next((document[key] for key in TEXTS if isinstance(document.get(key), str)), None)
-    return text is not None and not text.strip()
+    """Whether a document's text is empty, null, or only the `""` that stands for no title."""
+    texts = [document[key] for key in TEXTS if isinstance(document.get(key, 0), str | None)]
+    said = next((text for text in texts if text is not None), "")
+    return bool(texts) and said.strip() in ("", '""')
 
 
 class RetrievedPassages:
