@@ -23,7 +23,7 @@ from tests.runs.commands import rl, vtune
 from tests.served import Served, serving
 from tests.tools.encoders import build_encoder
 from vtune.config import find, load_recipe
-from vtune.errors import RecipeError, ServiceError
+from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.models.policy import Policy
 from vtune.reward.checking import check_unscored
 from vtune.reward.score import Scorer
@@ -416,7 +416,7 @@ def test_a_batch_does_not_fail_because_of_one_long_query(service: Served) -> Non
         ({}, "`queries` must be a list of texts"),
         ({"queries": "ferry"}, "`queries` must be a list of texts"),
         ({"queries": [1]}, "`queries` must be a list of texts"),
-        ({"queries": ["a"] * 4097}, "`queries` has 4097, the limit is 4096"),
+        ({"queries": ["a"] * 16385}, "`queries` has 16385, the limit is 16384"),
         ({"queries": ["a"], "topk": 0}, "`topk` must be a whole number from 1 to 100"),
         ({"queries": ["a"], "topk": True}, "`topk` must be a whole number from 1 to 100"),
         ({"queries": ["a"], "return_scores": 1}, "`return_scores` must be true or false"),
@@ -465,6 +465,17 @@ def test_a_single_query_does_not_wait_for_a_whole_batch(folder: Path) -> None:
         return index.seen
 
     assert asyncio.run(main()) == ["a", "single", "b", "c"]
+
+
+def test_an_index_that_fails_in_a_batch_is_named_in_the_answer(folder: Path) -> None:
+    class Damaged(Held):
+        def find_scored(self, queries: list[str], top_k: int) -> list[list[tuple[Passage, float]]]:
+            raise DataError("the index is damaged", fix="build it again")
+
+    service = SearchService(folder / "index", None, threads=2)
+    service._passages = Damaged()  # type: ignore[assignment]
+    with pytest.raises(DataError, match="the index is damaged"):
+        asyncio.run(service.retrieve({"queries": ["a", "b", "c"]}))
 
 
 def test_a_cancelled_batch_asks_no_more(folder: Path) -> None:
@@ -563,8 +574,8 @@ STEPS = {"id": "1", "contents": '"Ulm"\nThe minster has 768 steps.'}
     ],
 )
 def test_documents_of_other_servers_are_read_and_empty_ones_left_out(row: Any, passage: Passage) -> None:
-    empty = {"document": {"id": "0", "contents": " "}, "score": 2}
-    assert retrieved({"result": [[empty, row]]}) == [passage]
+    empty = [{"document": {"id": "0", "contents": text}, "score": 2} for text in (" ", None, '""', '""\n ')]
+    assert retrieved({"result": [[*empty, '""\n', row]]}) == [passage]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fastapi import FastAPI, Request, Response
 from starlette.types import ASGIApp
 
-from vtune.errors import DataError, RecipeError
+from vtune.errors import DataError, RecipeError, first_failure
 from vtune.reward.body import Bodies, Busy
 from vtune.reward.guard import Guard, Packed
 from vtune.reward.refusals import answer_errors
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 TOP_K = 100
 """Results per query at most; ours."""
 
-QUERIES = 4096
-"""Queries per request at most; ours: Search-R1 sends those of a training batch at once, some thousand."""
+QUERIES = 16384
+"""Queries per request at most; ours: Search-R1 sends those of a step at once, e.g. of 1024 prompts with 8
+rollouts each."""
 
 ASKED = "POST /search, POST /retrieve, POST /images or GET /health"
 """The requests that the service answers."""
@@ -180,9 +181,10 @@ class SearchService:
                 for number, best in zip(part, found, strict=True):
                     result[number] = packed(best, scores=scores)
 
-        async with asyncio.TaskGroup() as lanes:
-            for _ in range(self._lanes):
-                lanes.create_task(lane())
+        with first_failure():
+            async with asyncio.TaskGroup() as lanes:
+                for _ in range(self._lanes):
+                    lanes.create_task(lane())
         return {"result": result}
 
     async def _in_turn(self, search: Callable[..., T], *given: Any) -> T:
