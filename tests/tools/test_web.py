@@ -107,6 +107,20 @@ def test_blocked_results_leave_no_gaps(tmp_path: Path) -> None:
     assert replayed.title == "a"
 
 
+@pytest.mark.parametrize(("top_k", "asked_for"), [(3, 8), (5, 10), (8, 10), (10, 10), (12, 12)])
+def test_spare_results_of_serper_do_not_cost_a_second_credit(
+    tmp_path: Path, top_k: int, asked_for: int
+) -> None:
+    async def main(url: str) -> None:
+        web = Web("k", PATIENCE, record=tmp_path / "s.jsonl", recorded=(), max_requests=1, url=url)
+        await web.search("ferry", top_k)
+        await web.aclose()
+
+    with serper() as (url, asked):
+        asyncio.run(main(url))
+        assert [question["num"] for _, question in asked] == [asked_for]
+
+
 def test_the_budget_applies_to_the_whole_run(tmp_path: Path) -> None:
     record = tmp_path / "search.jsonl"
     with serper() as (url, asked):

@@ -36,6 +36,8 @@ class Engine:
     """Key of the list of results."""
     columns: tuple[str, str, str]
     """Keys of a result: address, title, snippet."""
+    page: int | None = None
+    """Results per page, if those of a second one cost more; None if not."""
     outage: Callable[[Mapping[str, Any]], Outage | None]
     """What failed behind an answer; None if nothing did: it may still have found nothing."""
 
@@ -84,6 +86,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             posts=True,
             results="organic",
             columns=("link", "title", "snippet"),
+            page=10,
             outage=_serper_outage,
         ),
         "searxng": Engine(
@@ -116,12 +119,15 @@ SPARE = 5
 """Results requested beyond those shown, so that blocked ones leave no gaps; ours."""
 
 
-async def ask(engine: Engine, poster: Poster, what: str, count: int) -> list[Hit]:
-    """The results of an engine, in its order, at most `count`.
+async def ask(engine: Engine, poster: Poster, what: str, top_k: int) -> list[Hit]:
+    """The results of an engine, in its order: `top_k`, and up to `SPARE` more that cost nothing.
 
     Raises:
         ServiceError: If there is no usable answer.
     """
+    count = top_k + SPARE
+    if engine.page is not None:
+        count = max(top_k, min(count, engine.page))
     sent = engine.asks(what, count)
     answer = await (poster.post(sent) if engine.posts else poster.get(sent))
     return read_hits(engine, answer)[:count]

@@ -9,7 +9,7 @@ from typing import IO, Any
 from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import whole_lines
-from vtune.tools.engines import ENGINES, SPARE, Hit, ask, outage
+from vtune.tools.engines import ENGINES, Hit, ask, outage
 from vtune.tools.exchanges import UNREADABLE, Exchanges, Request
 from vtune.tools.hosts import is_blocked
 from vtune.tools.http import Patience, Poster
@@ -73,7 +73,7 @@ class Web:
         return unblocked(await self.found(query, top_k), self._blocked)[:top_k]
 
     async def found(self, query: str, top_k: int) -> list[Passage]:
-        """The same, including results from blocked hosts and `SPARE` more, as recorded.
+        """The same, including results from blocked hosts and spare ones, as recorded.
 
         Raises:
             ServiceError: As in `search`.
@@ -95,7 +95,7 @@ class Web:
             )
         self._spent += 1
         try:
-            found = [_passage(hit) for hit in await ask(SERPER, self._poster, query, top_k + SPARE)]
+            found = [_passage(hit) for hit in await ask(SERPER, self._poster, query, top_k)]
         except ServiceError:
             self._spent -= 1
             raise

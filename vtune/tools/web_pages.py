@@ -111,17 +111,18 @@ class PageSearch:
         Raises:
             ServiceError: If the engine does not answer in time, the budget is spent, or it is not on record.
         """
+        # Records name searches by this count, whatever the engine is asked for.
         count = top_k + SPARE
         facts = {"engine": self._section.engine, "url": self._section.url, "count": count}
-        answer = await self._exchanges.get(Request("search", query, facts), lambda: self._ask(query, count))
+        answer = await self._exchanges.get(Request("search", query, facts), lambda: self._ask(query, top_k))
         hits = allowed(answer, self._exchanges.rules.blocked)[:top_k]
         # One at a time: where a budget ends must not depend on the web's speed.
         return [await self._passage(hit, read=place < self._section.read) for place, hit in enumerate(hits)]
 
-    async def _ask(self, query: str, count: int) -> list[list[str]]:
+    async def _ask(self, query: str, top_k: int) -> list[list[str]]:
         assert self._poster is not None
         return [
-            [hit.url, hit.title, hit.snippet] for hit in await ask(self._engine, self._poster, query, count)
+            [hit.url, hit.title, hit.snippet] for hit in await ask(self._engine, self._poster, query, top_k)
         ]
 
     async def _passage(self, hit: Hit, *, read: bool) -> Passage:
@@ -192,7 +193,7 @@ class PictureSearch:
         count = top_k + SPARE
         answer = await self._exchanges.get(
             Request("picture", name, {"url": self._section.url, "count": count}),
-            lambda: self._ask(picture, count),
+            lambda: self._ask(picture, top_k),
         )
         return [
             Match(
@@ -205,10 +206,10 @@ class PictureSearch:
             for place, hit in enumerate(allowed(answer, self._exchanges.rules.blocked)[:top_k])
         ]
 
-    async def _ask(self, picture: bytes, count: int) -> list[list[str]]:
+    async def _ask(self, picture: bytes, top_k: int) -> list[list[str]]:
         assert self._poster is not None
         coded = base64.b64encode(picture).decode("ascii")
-        return [[hit.url, hit.title, hit.snippet] for hit in await ask(PICTURES, self._poster, coded, count)]
+        return [[hit.url, hit.title, hit.snippet] for hit in await ask(PICTURES, self._poster, coded, top_k)]
 
     async def aclose(self) -> None:
         """Close the connections; the record belongs to its opener."""
