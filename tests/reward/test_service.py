@@ -332,9 +332,14 @@ def test_with_a_token_only_its_bearer_is_answered_except_for_health_checks() -> 
         ({"Authorization": basic(TOKEN)}, [200, 401, 401]),
         ({"Authorization": f"Basic {TOKEN}"}, [200, 401, 401]),
         ({"Authorization": basic(f"any:{TOKEN}"), "Origin": "https://example.com"}, [200, 401, 401]),
+        ({"Authorization": basic(f"any:{TOKEN}"), "Sec-Fetch-Site": "cross-site"}, [200, 401, 401]),
+        ({"Authorization": basic(f"any:{TOKEN}"), "Sec-Fetch-Site": "same-origin"}, [200, 200, 200]),
     ):
         answers = asked(*paths, given=recipe(), token=TOKEN, headers=headers)
         assert [one.status_code for one in answers] == wanted
+        if 401 in wanted:
+            assert answers[-1].headers["www-authenticate"] == 'Bearer, Basic realm="vtune"'
+            assert "password of HTTP Basic" in answers[-1].json()["error"]["fix"]
     assert answers[0].json()["verifiers"] == sorted(VERIFIERS)
 
 
@@ -351,6 +356,9 @@ def test_with_a_token_only_its_bearer_is_answered_except_for_health_checks() -> 
         ({"Host": "localhost:8192", "Origin": "https://example.com"}, 403),
         ({"Host": "localhost:8192", "Origin": "http://localhost:3000"}, 403),
         ({"Host": "localhost:8192", "Origin": "null"}, 403),
+        ({"Host": "localhost:8192", "Sec-Fetch-Site": "none"}, 200),
+        ({"Host": "localhost:8192", "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Host": "localhost:8192", "Sec-Fetch-Site": "same-site"}, 403),
     ],
 )
 def test_without_a_token_no_web_page_can_reach_the_service_through_a_browser(

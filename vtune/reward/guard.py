@@ -16,6 +16,9 @@ from vtune.reward.wire import packed_json
 OPEN = ("/health",)
 """Paths open to anyone: whether the service is alive."""
 
+CHALLENGE = 'Bearer, Basic realm="vtune"'
+"""What a 401 offers: some clients send a password only after it (RFC 9110, section 11.6.1)."""
+
 Worded = Callable[[int, str, str], Mapping[str, Any]]
 """(status, what, fix) -> the body of a refusal."""
 
@@ -72,7 +75,8 @@ class Guard:
         """(status, what, fix), or None if nothing is wrong."""
         needed = None if path in OPEN else self._token
         if needed is not None and not hmac.compare_digest(_given(headers), needed):
-            return 401, "wrong or no token", "send `Authorization: Bearer TOKEN`"
+            fix = "send `Authorization: Bearer TOKEN`, or the token as the password of HTTP Basic"
+            return 401, "wrong or no token", fix
         if self._token is None and _from_a_page(headers):
             fix = (
                 "call it by IP address or as localhost and not from a web page, or start it with --token-file"
@@ -88,7 +92,7 @@ class Guard:
 
     def _answer_to(self, status: int, what: str, fix: str) -> "Packed":
         # The announced body is not read, so the connection cannot be reused.
-        headers = {"connection": "close"} | ({"www-authenticate": "Bearer"} if status == 401 else {})
+        headers = {"connection": "close"} | ({"www-authenticate": CHALLENGE} if status == 401 else {})
         return Packed(self._worded(status, what, fix), status, headers)
 
 
@@ -109,16 +113,17 @@ def _given(headers: Mapping[bytes, bytes]) -> bytes:
 
 
 def _is_foreign(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a browser names another page than the service's own."""
+    """Whether a browser asks for another page than the service's own, which not all requests name."""
     own = b"http://" + headers.get(b"host", b"")
-    return headers.get(b"origin", own) != own
+    sites = (b"none", b"same-origin")
+    return headers.get(b"origin", own) != own or headers.get(b"sec-fetch-site", b"none") not in sites
 
 
 def _from_a_page(headers: Mapping[bytes, bytes]) -> bool:
     """Whether a browser may be asking, on behalf of a web page other than the service's own.
 
-    A browser names the page (`Origin`). Or the page's host name has been made to point to this machine (DNS
-    rebinding), and the browser sends that name (`Host`), which has a dot.
+    A browser says so (`Origin`, `Sec-Fetch-Site`). Or the page's host name has been made to point to this
+    machine (DNS rebinding), and the browser sends that name (`Host`), which has a dot.
     """
     if _is_foreign(headers):
         return True
