@@ -23,7 +23,7 @@ def obedient(prompt: str, sample: Sample, shown: tuple[int, int] = (1, 1)) -> st
 
 
 def replied(said: str, tags: list[str]) -> str:
-    """Thoughts and an answer in the given tags; only the answer if there are none."""
+    """Thoughts and an answer in the given tags; only the answer if no tags are given."""
     if not tags:
         return said
     said = f"\\boxed{{{said}}}" if "\\boxed" in tags else said

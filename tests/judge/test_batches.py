@@ -45,7 +45,7 @@ def endpoint(server: BatchServer, **changes: Any) -> BatchedEndpoint:
 
 
 async def replies(client: JudgeClient, questions: Sequence[Question]) -> list[str | ServiceError]:
-    """The client's reply to each question, or why there is none."""
+    """The client's reply to each question, or the reason for its absence."""
 
     async def reply(prompt: Prompt, pictures: Sequence[Picture]) -> str | ServiceError:
         try:

@@ -25,7 +25,7 @@ def as_bfloat16(policy: Policy) -> Policy:
 
 
 def decoded(policy: Policy, rows: Sequence[Row], written: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Hidden states (R, T, D) of tokens after the rows, decoded one at a time."""
+    """Hidden states (R, T, D) of the tokens that follow the rows, decoded one by one."""
     use_tree_attention(policy.model)
     row = packed(policy, list(rows))
     kept = KeyValues(row.places, policy.model.dtype)

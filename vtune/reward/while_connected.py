@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable
-from contextlib import suppress
 from typing import TypeVar
 
 from starlette.types import Receive
@@ -51,8 +50,8 @@ class _Watch:
         """Watch no longer."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            # Does not raise the task's cancellation, only that of this one.
+            await asyncio.wait([self._task])
 
     async def _run(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
