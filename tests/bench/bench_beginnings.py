@@ -12,11 +12,20 @@ import torch
 import vtune.models.decoding
 from vtune.models.decoding import KeyValues
 
-HEADS, WIDTH = 3, 32
-"""As in the tiny model."""
-GROUP, TOKENS, TURNS = 8, 40, 7
+HEADS, WIDTH, LAYERS = 3, 32, 4
+"""Heads and width of the tiny model; enough layers that those of one are no longer in a cache at the next
+token, as in a model."""
+GROUP, TOKENS, TURNS = 8, 40, 15
 WAYS = {"for each row": inf, "once": 0}
-SHAPES = ((32, 73, 0), (32, 300, 0), (32, 300, 120), (32, 1200, 0), (64, 1200, 200))
+SHAPES = (
+    (16, 73, 64),
+    (32, 40, 64),
+    (32, 73, 64),
+    (64, 73, 64),
+    (32, 300, 120),
+    (32, 1200, 0),
+    (64, 1200, 200),
+)
 """Rows, tokens of a prompt, and of what each row has written before."""
 
 
@@ -29,7 +38,8 @@ def kept(rows: int, prompt: int, own: int) -> KeyValues:
             places.append(torch.cat([begun, torch.arange(end, end + own)]))
             end += own
     found = KeyValues(places, torch.float32)
-    found.keep(torch.randn(1, HEADS, end, WIDTH), torch.randn(1, HEADS, end, WIDTH))
+    for _ in range(LAYERS):
+        found.keep(torch.randn(1, HEADS, end, WIDTH), torch.randn(1, HEADS, end, WIDTH))
     return found
 
 
@@ -39,8 +49,9 @@ def taken(rows: int, prompt: int, own: int) -> float:
     began = time.perf_counter()
     for _ in range(TOKENS):
         states.grow()
-        states.attend(0, token, token, token, WIDTH**-0.5)
-    return (time.perf_counter() - began) / TOKENS * 1e6
+        for layer in range(LAYERS):
+            states.attend(layer, token, token, token, WIDTH**-0.5)
+    return (time.perf_counter() - began) / TOKENS / LAYERS * 1e6
 
 
 def main() -> None:
@@ -53,8 +64,9 @@ def main() -> None:
                 vtune.models.decoding.LEAST = least
                 seconds[way].append(taken(rows, prompt, own))
         apart, once = (statistics.median(found) for found in seconds.values())
+        saved = (rows - rows // GROUP) * prompt
         print(
-            f"{rows} rows in groups of {GROUP}, prompts of {prompt}, {own} of their own: "
+            f"{rows} rows in groups of {GROUP}, prompts of {prompt}, {own} of their own, {saved} saved: "
             f"{apart:5.0f} us for each row, {once:5.0f} once: {once / apart:.2f}"
         )
 

@@ -7,12 +7,13 @@ from math import inf
 import pytest
 import torch
 
+import vtune.models.decoder
 import vtune.models.decoding
 from tests.models.rows import ragged
 from tests.models.test_packed import group, packed, words
 from vtune.models.attention import use_tree_attention
 from vtune.models.batch import Row, image_features
-from vtune.models.decoder import Decoder
+from vtune.models.decoder import Decoder, Norm
 from vtune.models.decoding import KeyValues
 from vtune.models.policy import Policy
 from vtune.models.rotation import signed
@@ -59,12 +60,14 @@ def forwarded(policy: Policy, rows: Sequence[Row], written: Sequence[Sequence[in
     return torch.stack([hidden[places[-len(written[0]) :]] for places in row.places])
 
 
+@pytest.mark.parametrize("joined", [0, inf])
 @pytest.mark.parametrize("least", [0, inf])
 @torch.no_grad()
 def test_a_step_matches_the_models_own_modules(
-    each_policy: Policy, least: float, monkeypatch: pytest.MonkeyPatch
+    each_policy: Policy, least: float, joined: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vtune.models.decoding, "LEAST", least)
+    monkeypatch.setattr(vtune.models.decoder, "JOINED", joined)
     # Rows of different lengths, and rows of equal length with a common prefix.
     shared = group(each_policy, "Which digit?", 1) * 4
     for rows in (ragged(each_policy), shared):
@@ -81,3 +84,18 @@ def test_in_bfloat16_a_step_matches_up_to_rounding(each_policy: Policy) -> None:
     exact = forwarded(each_policy, rows, written)
     ours, theirs = (of(policy, rows, written).float() for of in (decoded, forwarded))
     assert float((ours - exact).norm()) < 1.2 * float((theirs - exact).norm())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@torch.no_grad()
+def test_a_norm_without_gradient_matches_the_stock_one(dtype: torch.dtype) -> None:
+    from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLRMSNorm
+
+    torch.manual_seed(0)
+    states, norm = (3 * torch.randn(5, 3, 32)).to(dtype), Qwen2_5_VLRMSNorm(32, 1e-6)
+    norm.weight = torch.nn.Parameter(torch.randn(32).to(dtype))
+    # The second row is nearly zero, so the epsilon matters.
+    states[1] *= 1e-3
+    ours, theirs = Norm.of(norm)(states), norm(states)
+    assert ours.dtype == dtype
+    torch.testing.assert_close(ours, theirs, rtol=1e-6 if dtype == torch.float32 else 8e-3, atol=1e-6)

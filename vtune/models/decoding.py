@@ -10,9 +10,10 @@ from vtune.models.beginnings import Beginnings, groups_of
 ROOM = 128
 """Number of columns allocated at a time: a longer row needs a copy of the existing ones."""
 
-LEAST: float = 4096
-"""Columns that must be saved before common prefixes are stored once; ours. Measured, with 96 numbers per
-column: with 2,000 fewer, attention takes as long; with 8,000, half as long; with 33,000, a fifth."""
+LEAST: float = 1500
+"""Columns that must be saved before common prefixes are stored once; ours. Measured with 96 numbers per
+column (`tests/bench/bench_beginnings.py`): with 1,100 attention takes as long; with 2,000, 0.93 of the time;
+with 4,000, 0.8; with 34,000, 0.36."""
 
 
 class KeyValues:

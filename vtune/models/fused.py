@@ -20,13 +20,6 @@ def use_fused_modules(model: nn.Module) -> None:
             module.forward = MethodType(_patches, module)  # type: ignore[method-assign]
 
 
-def normed(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """Divide states (..., D) by their root mean square and multiply by a weight (D,); without gradient."""
-    if states.is_cuda:
-        return _fused_norm(states, weight, epsilon)
-    return (states * _scale(states, epsilon)).to(states.dtype) * weight
-
-
 def _norm(self: Any, hidden_states: Tensor) -> Tensor:
     if hidden_states.is_cuda:
         return _fused_norm(hidden_states, self.weight, self.variance_epsilon)

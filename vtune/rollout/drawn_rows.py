@@ -10,14 +10,14 @@ from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Finish, Request
 
 UNREAD = 64
-"""Most tokens whose log-probabilities stay in tensors; ours. A NaN is noticed only when they are read."""
+"""Most tokens per row that stay in tensors; ours. A NaN is noticed only when they are read."""
 
 
 class DrawnRows:
     """The turns being sampled for a batch of R rows.
 
-    The GPU is synchronised once per token, to fetch the tokens and which of them may end a row;
-    log-probabilities and entropies stay on it until a row ends.
+    The GPU is synchronised once per token, to learn whether one of them may end its row; tokens,
+    log-probabilities and entropies stay on it until then.
 
     Args:
         chat: The policy's chat format.
@@ -36,8 +36,8 @@ class DrawnRows:
         self._finish: list[Finish] = ["length"] * len(requests)
         self._rows = list(range(len(requests)))
         """Rows still being generated, in the order of the tensors passed to `take`."""
-        self._unread: list[tuple[torch.Tensor, torch.Tensor]] = []
-        """Log-probabilities and entropies, (R,) each."""
+        self._unread: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        """Tokens, log-probabilities and entropies, (R,) each."""
         self._length = 0
         # Rows with the same stop texts share a mask.
         kinds = {id(mask): mask for mask in closing}
@@ -73,18 +73,18 @@ class DrawnRows:
         Raises:
             RunFailed: If a log-probability is NaN.
         """
-        self._unread.append((logprobs, entropies))
+        self._unread.append((tokens, logprobs, entropies))
         self._length += 1
         may_end = self._watched[self._kinds, tokens]
-        found, flags = torch.stack([tokens, may_end.long()]).tolist()
-        for row, token in zip(self._rows, found, strict=True):
-            self._tokens[row].append(token)
+        if self._length < min(self._limits[row] for row in self._rows) and not may_end.any():
+            if len(self._unread) == UNREAD:
+                self._read()
+            return [], None
+        self._read()
         ends = [
             (flag and self._stops(row)) or self._length >= self._limits[row]
-            for row, flag in zip(self._rows, flags, strict=True)
+            for row, flag in zip(self._rows, may_end.tolist(), strict=True)
         ]
-        if any(ends) or len(self._unread) == UNREAD:
-            self._read()
         if not any(ends):
             return [], None
         ended = [row for row, end in zip(self._rows, ends, strict=True) if end]
@@ -107,19 +107,20 @@ class DrawnRows:
 
     def _read(self) -> None:
         """Move the values added since the last call from tensors to lists."""
-        numbers = [torch.stack(one, dim=1) for one in zip(*self._unread, strict=True)]
+        tokens, *numbers = (torch.stack(one, dim=1) for one in zip(*self._unread, strict=True))
         self._unread.clear()
-        logprobs, entropies = torch.stack(numbers).tolist()
-        for row, *found in zip(self._rows, logprobs, entropies, strict=True):
-            if isnan(sum(found[0])):
+        drawn, (logprobs, entropies) = tokens.tolist(), torch.stack(numbers).tolist()
+        for row, *found in zip(self._rows, drawn, logprobs, entropies, strict=True):
+            if isnan(sum(found[1])):
                 raise RunFailed(
                     "the model's logits are not numbers",
                     fix="its weights are not numbers, or overflow: start a new run with a lower "
                     "update.learning_rate from an earlier checkpoint (--set model=OUT/checkpoints/step-…), "
                     "or remove the folder of the newest one and --resume",
                 )
-            self._logprobs[row] += found[0]
-            self._entropies[row] += found[1]
+            self._tokens[row] += found[0]
+            self._logprobs[row] += found[1]
+            self._entropies[row] += found[2]
 
     def _stops(self, row: int) -> bool:
         """Whether a row's last token, which is one that may, ends its turn."""
