@@ -21,7 +21,7 @@ class Norm(NamedTuple):
     """(D,)."""
     epsilon: float
     factor: Tensor
-    """The weight times the root of D, float32: on a CPU states are divided by their length, not its mean."""
+    """The weight times the root of D, float32: on a CPU states are divided by their length."""
     floor: Tensor
     """The root of D times epsilon, float32, ()."""
 
@@ -82,7 +82,7 @@ class Projections(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """One layer's weights, as views of the model's."""
+    """One layer's weights: views of the model's, but for copies of what `JOINED` allows."""
 
     before_attention: Norm
     attended: Projections
@@ -109,7 +109,7 @@ class Decoder:
     overhead as on the arithmetic itself.
 
     Args:
-        model: A transformers `…ForConditionalGeneration`; its weights are used in place.
+        model: A transformers `…ForConditionalGeneration`; its weights must not change while this is in use.
     """
 
     def __init__(self, model: Any) -> None:
