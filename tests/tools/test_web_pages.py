@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
@@ -21,7 +22,7 @@ from tests.rollout.build import PHOTO, SAMPLE
 from tests.tools.web_server import FACT, PAGES, FakeWeb, serve_web
 from vtune.errors import DataError, MissingExtra, RecipeError, RunFailed, ServiceError
 from vtune.files.locks import lock
-from vtune.runs.agent.tools import ToolsRecipe, check_indexes, tools_of
+from vtune.runs.agent.tools import ToolsRecipe, check_asking, check_indexes, tools_of
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.tools import fetch
 from vtune.tools.calls import Asked
@@ -266,6 +267,7 @@ def test_a_host_is_parsed_like_the_connection_parses_it(web: FakeWeb, host: str)
         ("2606:2800:220:1::1", True),
         ("64:ff9b::5db8:d822", True),
         ("64:ff9b::a9fe:a9fe", False),
+        ("64:ff9b:1::5db8:d822", False),
         ("::127.0.0.1", False),
         ("fec0::1", False),
         ("::ffff:10.0.0.1", False),
@@ -478,6 +480,38 @@ def test_recorded_queries_are_not_repeated_and_a_kill_loses_at_most_a_line(
     assert file.read_bytes() == whole
     assert len(web.asked) == sent + 1
     assert sorted(tmp_path.iterdir()) == [file, file.with_name("web.jsonl.lock")]
+
+
+def test_a_replay_knows_what_a_killed_run_left_in_its_journal(web: FakeWeb, tmp_path: Path) -> None:
+    file, where, journal = tmp_path / "web.jsonl", section(web), tmp_path / "web.jsonl.journal"
+    before = searched(where, file, "tower", "island")
+    whole = file.read_bytes()
+    first, *others = whole.splitlines(keepends=True)
+    journal.write_bytes(b"".join(others) + b'{"key": "cut')
+    left = journal.read_bytes()
+    for record in (first, None):
+        file.unlink()
+        if record is not None:
+            file.write_bytes(record)
+        journal.write_bytes(left if record else whole)
+        check_asking(recipe(web, replay=[str(file)]))
+        assert searched(where, tmp_path / "x", "tower", "island", replay=(str(file),)) == before
+        # A replay cuts nothing off: the run may be going on.
+        assert journal.read_bytes() == (left if record else whole)
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "pipe"])
+def test_a_record_that_cannot_be_opened_is_reported_with_the_reason(
+    web: FakeWeb, tmp_path: Path, kind: str
+) -> None:
+    file = tmp_path / "web.jsonl"
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(file)
+    reason = {"missing": "No such file", "folder": "it is a folder", "pipe": "it is a named pipe"}[kind]
+    with pytest.raises(DataError, match=f"cannot read the record of the web at {file}: {reason}"):
+        check_asking(recipe(web, replay=[str(file)]))
 
 
 def test_a_damaged_record_is_an_error_that_names_the_line(web: FakeWeb, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pydantic import Field
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.locks import lock
-from vtune.files.reading import MAX_DOCUMENT, read_bytes, whole_lines
+from vtune.files.reading import MAX_DOCUMENT, check_input, read_bytes, whole_lines, why_unread
 from vtune.files.writing import write_atomically
 from vtune.sections import Strict
 from vtune.tools.hosts import BlockedHost
@@ -107,12 +107,12 @@ class Exchanges:
         self._replays = bool(rules.replay)
         self._known: dict[str, dict[str, Any]] = {}
         for path in map(Path, rules.replay):
-            self._known |= _read(path)
+            self._known |= _held(path, repair=False)
         self._lock: IO[str] | None = None
         if not self._replays:
             self._lock = _locked(self._file)
             try:
-                self._known = (_read(self._file) if self._file.exists() else {}) | _journal(self._beside)
+                self._known = _held(self._file, repair=True) if _begun(self._file) else {}
             except DataError:
                 self._release()
                 raise
@@ -131,10 +131,6 @@ class Exchanges:
     def replays(self) -> bool:
         """Whether exchanges are only replayed."""
         return self._replays
-
-    @property
-    def _beside(self) -> Path:
-        return self._file.with_name(f"{self._file.name}.journal")
 
     async def get(self, request: Request, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The answer to a request, as JSON: a recorded one, else the result of `ask`, which is recorded.
@@ -172,7 +168,7 @@ class Exchanges:
         self._again.discard(request.key)
         if self._out is None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            self._out = self._beside.open("a", encoding="utf-8")
+            self._out = _beside(self._file).open("a", encoding="utf-8")
         self._out.write(_text(line))
         self._out.flush()
         return answer
@@ -204,10 +200,10 @@ class Exchanges:
             await self._once.clear()
             if self._out is not None:
                 self._out.close()
-            if not self._replays and self._beside.exists():
+            if not self._replays and _beside(self._file).exists():
                 lines = sorted(self._known.values(), key=lambda line: str(line["key"]))
                 write_atomically(self._file, "".join(map(_text, lines)))
-                self._beside.unlink()
+                _beside(self._file).unlink()
         finally:
             self._release()
 
@@ -240,25 +236,53 @@ def _text(line: Mapping[str, Any]) -> str:
     return json.dumps(line, ensure_ascii=True) + "\n"
 
 
-def _journal(path: Path) -> dict[str, dict[str, Any]]:
-    """The journal left by a process that was killed; a truncated last line is cut off."""
-    if not path.exists():
-        return {}
+def check_record(path: Path) -> None:
+    """Check that a record to replay can be opened.
+
+    Raises:
+        DataError: If it cannot; says why.
+    """
     try:
-        return _lines(whole_lines(path, repair=True), path)
+        check_input(_beside(path) if not path.exists() and _begun(path) else path)
     except OSError as error:
         raise _unopened(path, error) from None
 
 
-def _read(path: Path) -> dict[str, dict[str, Any]]:
+def _beside(path: Path) -> Path:
+    """The journal of a record, with what a run that was killed, or still runs, has added."""
+    return path.with_name(f"{path.name}.journal")
+
+
+def _begun(path: Path) -> bool:
+    return path.exists() or _beside(path).exists()
+
+
+def _held(path: Path, *, repair: bool) -> dict[str, dict[str, Any]]:
+    """What a record and its journal hold.
+
+    Args:
+        path: The record; it may be missing if there is a journal.
+        repair: Whether to cut off a truncated last line of the journal, in order to append to it.
+
+    Raises:
+        DataError: If there is neither, or one cannot be read.
+    """
+    journal = _beside(path)
     try:
-        return _lines(read_bytes(path, limit=MAX_DOCUMENT).splitlines(), path)
+        # First the journal: a run that ends meanwhile moves its lines into the record.
+        late = _lines(whole_lines(journal, repair=repair), journal) if journal.exists() else None
+        if late is not None and not path.exists():
+            return late
+        return _lines(read_bytes(path, limit=MAX_DOCUMENT).splitlines(), path) | (late or {})
     except OSError as error:
         raise _unopened(path, error) from None
 
 
 def _unopened(path: Path, error: OSError) -> DataError:
-    return DataError(f"cannot read the record of the web at {path}: {error.strerror}", fix="check the path")
+    place = error.filename or path
+    return DataError(
+        f"cannot read the record of the web at {place}: {why_unread(error)}", fix="check the path"
+    )
 
 
 def _lines(lines: Sequence[bytes], path: Path) -> dict[str, dict[str, Any]]:

@@ -240,6 +240,8 @@ class _Public(AbstractResolver):
 
 _COMPATIBLE, _NAT64 = ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b::/96")
 """IPv6 networks whose last 32 bits are an IPv4 address, besides those the standard library knows."""
+_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
+"""Leads to the IPv4 addresses of one's own network (RFC 8215); older Pythons call it global."""
 
 
 def _is_number(host: str) -> bool:
@@ -257,7 +259,7 @@ def _is_number(host: str) -> bool:
 def _is_public(address: str) -> bool:
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
-        if found.is_site_local or found in _COMPATIBLE:
+        if found.is_site_local or found in _COMPATIBLE or found in _LOCAL_NAT64:
             return False
         inner = found.ipv4_mapped or found.sixtofour
         if found in _NAT64:

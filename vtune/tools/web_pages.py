@@ -1,6 +1,5 @@
 """Web text search that reads the pages it finds, and reverse image search, sharing one record."""
 
-import asyncio
 import base64
 import hashlib
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from vtune.tools.fetch import Fetcher, Limits, NotRead
 from vtune.tools.hosts import is_blocked
 from vtune.tools.http import Patience, Poster
 from vtune.tools.observation import encodable
+from vtune.tools.page_text import PageText
 from vtune.tools.passage import Passage
 from vtune.tools.pictures import Match
 
@@ -102,8 +102,9 @@ class PageSearch:
                 f"the search engine {section.engine}",
             )
             if section.read:
-                extractor()
+                check_extractor()
         self._fetcher = Fetcher(section.limits, exchanges.rules.blocked, retries=patience.retries)
+        self._text = PageText(section.limits.timeout_s)
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
         """The results from the web; the text of each page that could be read, else the engine's snippet.
@@ -146,22 +147,16 @@ class PageSearch:
         """The text of a page, or why there is none; both are recorded."""
         try:
             page = await self._fetcher.fetch(url)
+            text = await self._text.of(page.text) if page.html else page.text
         except NotRead as why:
             problem = {"problem": str(why)}
             return ForNow(problem) if why.passing else problem
-        text = page.text
-        if page.html:
-            try:  # a page may be deliberately slow: others must not wait for it
-                async with asyncio.timeout(self._section.limits.timeout_s):
-                    text = await asyncio.to_thread(extractor(), page.text)
-            except TimeoutError:
-                limit = self._section.limits.timeout_s
-                return ForNow({"problem": f"its text was not found within {limit:g} s"})
-        text = (text or "").strip()
+        text = text.strip()
         return {"url": page.url, "text": text} if text else {"problem": "no text was found in it"}
 
     async def aclose(self) -> None:
         """Close the connections; the record belongs to its opener."""
+        await self._text.aclose()
         await self._fetcher.aclose()
         if self._poster is not None:
             await self._poster.aclose()
@@ -230,16 +225,15 @@ def allowed(answer: Any, blocked: Sequence[str]) -> list[Hit]:
     return [hit for hit in hits if not is_blocked(hit.url, blocked)]
 
 
-def extractor() -> Any:
-    """The function that extracts the text of a page: (HTML) -> text, or None.
+def check_extractor() -> None:
+    """Check that the text of pages can be extracted.
 
     Raises:
-        MissingExtra: If it is not installed.
+        MissingExtra: If the package for it is not installed.
     """
     try:
-        from trafilatura import extract
+        import trafilatura  # noqa: F401
     except ImportError as error:
         raise MissingExtra(
             f"pages cannot be read: {error.name or 'trafilatura'} is missing", fix=NO_WEB
         ) from None
-    return extract

@@ -14,13 +14,13 @@ from vtune.rollout.prompts import STYLES, Style
 from vtune.schema.sample import Sample
 from vtune.sections import Open, Strict
 from vtune.tools import TOOLS
-from vtune.tools.exchanges import Exchanges, WebRules
+from vtune.tools.exchanges import Exchanges, WebRules, check_record
 from vtune.tools.image_search import ImageSearchRecipe
 from vtune.tools.passages import IndexEncoder, torch_device
 from vtune.tools.text_search import TextSearchRecipe
 from vtune.tools.tool import Tool, ToolPart
 from vtune.tools.toolbox import Toolbox, opening
-from vtune.tools.web_pages import extractor
+from vtune.tools.web_pages import check_extractor
 from vtune.tools.zoom import ZoomRecipe
 
 
@@ -148,14 +148,13 @@ def check_asking(recipe: ToolsRecipe | None) -> None:
 
     Raises:
         RecipeError: If a key or token is not set.
-        DataError: If a record is missing.
+        DataError: If a record cannot be opened.
         ServiceError: If a search service does not answer.
     """
     if recipe is None:
         return
     for path in recipe.web.replay:
-        if not Path(path).is_file():
-            raise DataError(f"cannot read a record of the web at {path}", fix="check the path")
+        check_record(Path(path))
     for _, tool, section in sections_of(recipe):
         replayed = recipe.web.replay and tool.asks_web(section, recipe.web)
         if tool.check_asking is not None and not replayed:
@@ -187,7 +186,7 @@ def _check_web(recipe: ToolsRecipe) -> None:
         check_file_output(Path(recipe.web.record), option="--record")
     pages = None if recipe.text_search is None else recipe.text_search.pages
     if pages is not None and pages.read and not recipe.web.replay:
-        extractor()
+        check_extractor()
 
 
 @asynccontextmanager
