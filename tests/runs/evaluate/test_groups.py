@@ -66,10 +66,13 @@ def test_a_member_without_a_rule_under_the_protocol_is_skipped(
     monkeypatch.setenv("VTUNE_DATA", str(tmp_path))
     group = tmp_path / "mine.yaml"
     group.write_text("members: [treebench, countbench]\nwithout_suite: []\naverage: mean\n")
-    model = write_script(tmp_path / "r.jsonl", {one.id: ["3"] for one in questions("countbench", data)})
+    replies = {one.id: ["3"] for one in questions("countbench", data)} | {"none": ["3"]}
+    model = write_script(tmp_path / "r.jsonl", replies)
     words = ["--model", model, "--agent", "direct", "--set", "published.md5=null", "--out", tmp_path / "out"]
     ended = vtune("eval", "--suite", group, "--protocol", "lmms-eval", *words, "--json")
     assert ended.code == 0, ended.err
+    # The suites are checked together and then one by one: a warning is printed only once.
+    assert ended.err.count("1 id(s) in") == 1
     found = json.loads(ended.out)
     assert list(found["evaluations"]) == ["countbench"]
     why = "protocol `lmms-eval` has no rule for questions of the kind `treebench`"

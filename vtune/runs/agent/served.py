@@ -84,21 +84,21 @@ def check_model(model: str, served: Served, rollout: Rollout) -> None:
     asyncio.run(_meet(model, served, rollout))
 
 
-def check_script(model: str, questions: Collection[str], rollouts: int, *, part: bool) -> None:
+def check_script(model: str, questions: Collection[str], rollouts: int, *, silent: bool) -> None:
     """Check that a file of replies covers all questions; one line reports ids that match no question.
 
     Args:
         model: `scripted:FILE`.
         questions: Ids of the questions.
         rollouts: Rollouts per question.
-        part: Whether the suite has more questions, which the file may also cover.
+        silent: Whether such ids are expected (the suite has more questions), or were already reported.
 
     Raises:
         DataError: If the file cannot be read, or a rollout has no line.
     """
     script = read_script(model)
     unknown = script.check(questions, rollouts)
-    if unknown and not part:
+    if unknown and not silent:
         say(
             f"{len(unknown)} id(s) in {script.path} match no question and are left out, the first "
             f"{unknown[0]!r}"

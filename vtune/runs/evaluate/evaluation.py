@@ -79,7 +79,9 @@ def check_eval(
     return {"samples": found.count, "rollouts": found.count * suite.rollouts}
 
 
-def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool = False) -> Checked:
+def _checked(
+    suite: EvalSuite, model: str, limit: int | None, *, own_data: bool = False, told: bool = False
+) -> Checked:
     thresholds_of(suite.reward)
     check_model(model, suite.openai, suite.rollout)
     check_published(suite)
@@ -89,8 +91,9 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
     if limit is None and not own_data:
         check_complete(suite, found.count)
     check_question_lengths(suite, model, count=found.count)
-    warn_of_unasked(suite, model, count=found.count)
-    warn_of_unshown(found.unshown)
+    if not told:
+        warn_of_unasked(suite, model, count=found.count)
+        warn_of_unshown(found.unshown)
     check_grader_answers(rule_of(suite), suite.grader, suite.protocol)
     check_deferred(suite, looks=found.judged_looks)
     check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
@@ -98,8 +101,8 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
     check_summariser(suite.tools)
     if is_scripted(model):
         asked = [sample.id for sample, _ in zip(read_records(suite), range(found.count), strict=False)]
-        check_script(model, asked, suite.rollouts, part=limit is not None)
-    elif suite.rollouts > 1 and suite.rollout.temperature == 0:
+        check_script(model, asked, suite.rollouts, silent=told or limit is not None)
+    elif not told and suite.rollouts > 1 and suite.rollout.temperature == 0:
         say(
             f"rollouts is {suite.rollouts} and rollout.temperature is 0: each question is asked "
             f"{suite.rollouts} times, but all its replies are most likely the same; --set "
@@ -154,6 +157,7 @@ def run_eval(
     kind: Kind = "transformers",
     resume: bool = False,
     own_data: bool = False,
+    told: bool = False,
 ) -> dict[str, Any]:
     """Roll out, score and audit; write `results.json`, `items.jsonl`, `suite.yaml` and `trajectories.parquet`
     to `out`.
@@ -171,6 +175,7 @@ def run_eval(
         resume: Continue what was begun in `out`; if it is finished, return its results, after asking the
             grader again about replies for which it returned nothing readable.
         own_data: The data are not those that the suite names, and may have fewer rows than published.
+        told: The warnings about the suite were already printed, by `plan_eval`.
 
     Returns:
         The content of `results.json`: the score by the suite's rule, faithfulness over all (`judged_by`: how
@@ -194,7 +199,7 @@ def run_eval(
         if finished is not None:
             return finished
     _check_kind(suite, model, kind)
-    found = _checked(suite, model, limit, own_data=own_data)
+    found = _checked(suite, model, limit, own_data=own_data, told=told)
     now = asked_of(suite, model, limit, kind, fingerprints(suite))
     asked = _Evaluation(suite=suite, model=model, out=out, limit=limit, kind=kind, found=found, now=now)
     with locked(out):
