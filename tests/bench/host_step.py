@@ -74,8 +74,8 @@ def without_model() -> None:
     """Replace generation by fixed turns and forward passes by nothing; the rest of the run is real."""
     import torch
 
+    from tests.rollout.scripted import ScriptedEngine
     from vtune.rollout.engine import Completion, Request
-    from vtune.rollout.scripted import ScriptedEngine
     from vtune.rollout.submission import Answer, Kept, Submissions, label_of
     from vtune.rollout.transformers import TransformersEngine
     from vtune.update.forward import PolicyForward, TokenStats

@@ -21,6 +21,7 @@ from tests.chains.table import Record, record_earned
 from tests.data.benchmarks import hrbench_rows, make_vstar, picture, write_tsv
 from tests.data.formats.published import DEEPEYES_SYSTEM, DEEPEYES_USER, parquet
 from tests.judge.server import FakeJudge, serve
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import numbers, vtune
 from tests.runs.looking import BOX, HABITS, NUMBERS, Looking
 from tests.scripted import draw_with
@@ -32,7 +33,6 @@ from vtune.models.chat import Chat
 from vtune.reward.preflight import HELLO
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.prompts import CODEV_SYSTEM
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.parquet import read_samples, read_trajectories

@@ -23,6 +23,7 @@ from tests.chains.pictures import shows_colour
 from tests.chains.table import Record, record_earned
 from tests.data.benchmarks import picture
 from tests.judge.server import FakeJudge, serve
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import vtune
 from tests.scripted import draw_with
 from vtune.judge.prompts import ANSWER_SYSTEM, TARGET_SYSTEM
@@ -30,7 +31,6 @@ from vtune.models.chat import Chat
 from vtune.reward.preflight import HELLO
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.prompts import TOOLS_SYSTEM
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.trajectory import Trajectory
 from vtune.tools.text_search import SUMMARISE

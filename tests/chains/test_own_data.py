@@ -21,10 +21,10 @@ import vtune.runs.agent.engines as drawing
 import vtune.runs.train.opening as training
 from tests.chains.overrides import settings
 from tests.chains.table import Record, record_earned
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import numbers, vtune
 from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.store import sample_store

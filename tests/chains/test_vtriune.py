@@ -16,11 +16,11 @@ from tests.chains.obedient import obedient
 from tests.chains.overrides import check_unchanged, settings
 from tests.chains.table import Record, record_earned
 from tests.data.formats.published import jpeg, parquet
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import numbers, vtune
 from tests.scripted import draw_with
 from vtune.config import find, load_recipe
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.curate.recipe import DataRecipe
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import read_samples, read_trajectories

@@ -14,6 +14,7 @@ from PIL import Image
 from tests.environments.worlds import changed, maze, using, way
 from tests.reward.build import recipe as reward_recipe
 from tests.rollout.build import ANSWER, LOOK, SAMPLE, FakeSandbox, job, roll_out
+from tests.rollout.scripted import ScriptedEngine
 from vtune.environments import check_environment, opened
 from vtune.errors import DataError, RunFailed
 from vtune.models.policy import Policy
@@ -22,7 +23,6 @@ from vtune.reward.score import Scorer
 from vtune.reward.wire import item_of, packed_json
 from vtune.rollout.agent import black
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.rollout.transcript import check_trace, replay
 from vtune.runs.parts.parts import contract_of
 from vtune.schema.parquet import read_trajectories, write_trajectories

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.models.rows import picture
+from tests.rollout.scripted import ScriptedEngine
 from vtune.errors import ServiceError
 from vtune.models.policy import Policy
 from vtune.rollout.agent import Agent, Job
 from vtune.rollout.engine import Completion, Engine, Request
 from vtune.rollout.recipe import Rollout
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.sandbox import Execution, ShownCrop
 from vtune.sandbox.turns import Turns
 from vtune.schema.message import Message, Picture

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from tests.models.rows import picture
 from tests.rollout.build import LOOK, PHOTO, SAMPLE, SEEN, FakeSandbox, FakeSession, recipe
+from tests.rollout.scripted import ScriptedEngine
 from vtune.models.policy import Policy
 from vtune.rollout.agent import Agent, Job
 from vtune.rollout.engine import Completion, Engine, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.sandbox import Execution
 from vtune.schema.trajectory import Trajectory
 

@@ -25,10 +25,10 @@ from tests.rollout.build import (
     recipe,
     roll_out,
 )
+from tests.rollout.scripted import ScriptedEngine
 from vtune.models.policy import Policy
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, black
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.sandbox import Execution
 from vtune.schema.message import Message, Picture
 from vtune.schema.trajectory import Crop, Trajectory

@@ -15,13 +15,13 @@ import pytest
 
 from tests.environments.worlds import changed, maze, using, way
 from tests.rollout.build import FakeSandbox, job, recipe
+from tests.rollout.scripted import ScriptedEngine
 from tests.verifiers.cases import sample
 from vtune import uses
 from vtune.models.policy import Policy
 from vtune.rollout import blocking
 from vtune.rollout.agent import Agent
 from vtune.rollout.blocking import Blocking
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.verifiers import VERIFIERS, verdict_on
 from vtune.verifiers.verifier import answered
 

@@ -3,10 +3,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tests.rollout.load import asynchronous, by_turn, jobs
+from tests.rollout.scripted import ScriptedEngine
 from tests.rollout.virtual_time import VirtualTime
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 
 TOKEN = 0.004
 

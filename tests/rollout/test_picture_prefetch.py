@@ -12,13 +12,13 @@ from PIL import Image
 import vtune.models.pictures as eyes
 from tests.models.rows import picture
 from tests.rollout.build import ANSWER, LOOK, SAMPLE, SEEN, FakeSandbox, job, recipe
+from tests.rollout.scripted import ScriptedEngine
 from vtune.errors import DataError
 from vtune.models.pictures import PictureReader, Pixels
 from vtune.models.policy import Policy
 from vtune.rollout.agent import Agent, black
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.picture_prefetch import PrefetchedPictures
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.schema.message import Picture
 from vtune.schema.pixels import decode_picture
 from vtune.schema.trajectory import Trajectory

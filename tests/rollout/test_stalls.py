@@ -4,10 +4,10 @@ import asyncio
 import re
 
 from tests.rollout.build import ANSWER, LOOK, FakeSandbox, FakeSession, job, recipe
+from tests.rollout.scripted import ScriptedEngine
 from tests.rollout.virtual_time import VirtualTime
 from vtune.models.policy import Policy
 from vtune.rollout.agent import Agent, Job
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.rollout.stalls import Stalls
 from vtune.sandbox import Execution
 

@@ -13,12 +13,12 @@ from PIL import Image
 from tests.models.rows import picture
 from tests.reward.build import recipe as reward_recipe
 from tests.rollout.build import ANSWER, LOOK, SAMPLE, FakeSandbox, Recording, job, recipe
+from tests.rollout.scripted import ScriptedEngine
 from vtune.errors import ServiceError
 from vtune.models.policy import Policy
 from vtune.reward.format import format_reward
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, black
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.rollout.transcript import check_trace, replay
 from vtune.schema.message import Picture
 from vtune.schema.trajectory import Trajectory

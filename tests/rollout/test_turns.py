@@ -2,11 +2,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.rollout.build import ANSWER, SAMPLE, FakeSandbox, recipe
+from tests.rollout.scripted import ScriptedEngine
 from tests.sandbox.pieces import Clock, turns_of_pieces
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.rollout.agent import Agent, Job
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.rollout.words import Screen, Words
 from vtune.sandbox.turns import Turns
 from vtune.schema.message import Message

@@ -5,8 +5,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from tests.rollout.scripted import ScriptedEngine
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 
 LOOK = "<think>I look.<code>print(1)</code>"
 

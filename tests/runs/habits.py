@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from tests.rollout.scripted import ScriptedEngine
 from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.schema.sample import Sample
 
 

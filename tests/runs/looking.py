@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 
+from tests.rollout.scripted import ScriptedEngine
 from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.schema.sample import Sample
 
 HABITS = "fuwxffux"

@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from tests.rollout.scripted import ScriptedEngine
 from tests.scripted import draw_with
 from vtune.data import lens
 from vtune.data.lens_reader import Target, read, target_of
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.schema.parquet import read_samples
 from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample

@@ -8,12 +8,12 @@ import pytest
 from tests.judge.server import FakeJudge, serve
 from tests.reward.build import recipe as rewarded
 from tests.rollout.build import SAMPLE, FakeSandbox, job, recipe
+from tests.rollout.scripted import ScriptedEngine
 from vtune.errors import DataError, RunFailed
 from vtune.models.policy import Policy
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.runs.agent.scoring import draw_and_score
 from vtune.schema.trajectory import Trajectory

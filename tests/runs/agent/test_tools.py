@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from tests.judge.server import serve
 from tests.rollout.build import SAMPLE
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import evaluation, rl, setting
 from tests.runs.commands import vtune as command
 from tests.scripted import draw_with
 from vtune.config import find, load_recipe
 from vtune.errors import DataError, RecipeError
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.agent.tools import (
     ToolsRecipe,
     check_asking,

@@ -26,12 +26,12 @@ import vtune.runs.curate.curation as curation
 from tests.conftest import HANGS, ROOT
 from tests.curate.build import png, sample
 from tests.judge.server import FakeJudge, serve
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import environment, in_fork, vtune
 from tests.runs.dice import Dice, rollouts
 from vtune.config import dump_recipe, load_recipe, shipped
 from vtune.data.coco import coco_samples
 from vtune.errors import RecipeError, ServiceError
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.workers import looking
 from vtune.runs.evaluate.suite import EvalSuite

@@ -12,13 +12,13 @@ import pytest
 
 import vtune.runs.agent.engines as vtune_engines
 from tests.data.benchmarks import make_vstar
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.evaluate.scripted import asked, evaluated, write_script
 from tests.runs.habits import Habits
 from vtune.metrics.benchmarks import Mark
 from vtune.metrics.power import at_best, detectable
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.evaluate.against import _besides
 from vtune.runs.evaluate.items import ITEMS, by_question, read_items
 from vtune.schema.parquet import read_samples

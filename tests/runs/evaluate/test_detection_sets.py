@@ -11,12 +11,12 @@ import pytest
 import vtune.runs.agent.engines as vtune_engines
 from tests.data.formats.published import jpeg
 from tests.metrics.detections import summary
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import setting, vtune
 from tests.runs.evaluate.rereading import reread
 from vtune.config import find, load_recipe
 from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.evaluate.evaluation import EvalSuite
 from vtune.runs.evaluate.questions import read_records
 from vtune.schema.parquet import read_trajectories, write_trajectories

@@ -20,6 +20,7 @@ from tests.conftest import ROOT
 from tests.environments.worlds import maze, using, way
 from tests.reward.build import TARGET, looks, sample
 from tests.reward.serving import serving
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import Ended, setting, vtune
 from tests.schema.records import SAMPLE
 from tests.scripted import draw_with
@@ -32,7 +33,6 @@ from vtune.registry import TABLES
 from vtune.reward.recipe import RewardService
 from vtune.reward.score import Scorer
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.agent.tools import ToolsRecipe, tools_of
 from vtune.runs.curate.recipe import DataRecipe
 from vtune.runs.curate.rows import Rows

@@ -8,13 +8,13 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.reward.serving import serving
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import rl, setting, vtune
 from tests.scripted import draw_with
 from vtune.data.formats.table import FORMATS
 from vtune.errors import RecipeError
 from vtune.metrics.log import read_metrics
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.kept_uses import check_uses
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.trajectory import Outcome

@@ -134,7 +134,7 @@ def test_a_service_scores_with_custom_parts_like_the_run_and_refuses_unknown_one
 SPEAKS = '''
 
 import vtune.runs.agent.engines as engines
-from vtune.rollout.scripted import ScriptedEngine
+from tests.rollout.scripted import ScriptedEngine
 from vtune.runs.train import learning
 
 TURNED = '<think>I turn it.</think><tool_call>{"name": "rotate_tool", "arguments": {"angle": 90}}</tool_call>'

@@ -19,6 +19,7 @@ from tests.conftest import HANGS
 from tests.models.rows import picture
 from tests.reward.build import recipe as reward_recipe
 from tests.rollout.build import ANSWER, SAMPLE, FakeSandbox, job, recipe
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import rl, vtune
 from tests.served import Served, serving
 from tests.tools.encoders import build_encoder
@@ -28,7 +29,6 @@ from vtune.models.policy import Policy
 from vtune.reward.checking import check_unscored
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.agent.tools import ToolsRecipe, check_asking, tools_of
 from vtune.runs.data.dense import index_dense
 from vtune.runs.data.indexing import index_passages, index_pictures

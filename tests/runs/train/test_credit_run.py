@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import Ended, numbers, rl, same_weights, setting, vtune
 from tests.scripted import draw_with
 from vtune.advantage.credit import token_advantages
 from vtune.data.lens import EASY_DIGITS
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.trajectory import Trajectory
 

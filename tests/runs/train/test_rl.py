@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import numbers, python, rl, same_weights, setting, vtune
 from tests.scripted import draw_with
 from vtune.metrics.log import read_metrics
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.train.learning import updates_of
 from vtune.runs.train.step_row import speed_row
 from vtune.schema.box import iou

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import evaluation, numbers, rl, setting, vtune
 from tests.scripted import draw_with
 from vtune.errors import RunFailed
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.parquet import read_trajectories, write_samples
 from vtune.schema.sample import Sample

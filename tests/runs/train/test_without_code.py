@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.rollout.scripted import ScriptedEngine
 from tests.runs.commands import numbers, rl, setting, vtune
 from tests.scripted import draw_with
 from vtune.errors import SandboxUnavailable
-from vtune.rollout.scripted import ScriptedEngine
 from vtune.sandbox.broker import Sandbox
 from vtune.schema.parquet import read_samples, write_samples
 

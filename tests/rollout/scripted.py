@@ -1,4 +1,4 @@
-"""An engine that reads its turns from a list: for tests and dry runs."""
+"""An engine that reads its turns from a list."""
 
 from collections.abc import Sequence
 from itertools import cycle
