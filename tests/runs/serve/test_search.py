@@ -24,8 +24,9 @@ from tests.runs.commands import rl, vtune
 from tests.served import Served, serving
 from tests.tools.encoders import build_encoder
 from vtune.config import find, load_recipe
-from vtune.errors import DataError, RecipeError, ServiceError
+from vtune.errors import DataError, RecipeError, RunFailed, ServiceError, VtuneError
 from vtune.models.policy import Policy
+from vtune.reward.body import Busy
 from vtune.reward.checking import check_unscored
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent
@@ -33,7 +34,7 @@ from vtune.runs.agent.tools import ToolsRecipe, check_asking, tools_of
 from vtune.runs.data.dense import index_dense
 from vtune.runs.data.indexing import index_passages, index_pictures
 from vtune.runs.plan.checks import _searches as check_searches
-from vtune.runs.serve.search import SearchService, app_of
+from vtune.runs.serve.search import SearchService, app_of, status_of
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.trajectory import Trajectory
 from vtune.tools.calls import INVALID
@@ -476,6 +477,14 @@ def test_an_index_that_fails_in_a_batch_is_named_in_the_answer(folder: Path) -> 
     service._passages = Damaged()  # type: ignore[assignment]
     with pytest.raises(DataError, match="the index is damaged"):
         asyncio.run(service.retrieve({"queries": ["a", "b", "c"]}))
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(Busy("full"), 503), (DataError("none"), 422), (ServiceError("gone"), 500), (RunFailed("x"), 500)],
+)
+def test_only_a_wrong_request_is_the_fault_of_the_client(error: VtuneError, status: int) -> None:
+    assert status_of(error) == status
 
 
 def test_a_cancelled_batch_asks_no_more(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fastapi import FastAPI, Request, Response
 from starlette.types import ASGIApp
 
-from vtune.errors import DataError, RecipeError, first_failure
+from vtune.errors import DataError, RecipeError, VtuneError, first_failure
 from vtune.reward.body import Bodies, Busy
 from vtune.reward.guard import Guard, Packed
 from vtune.reward.refusals import answer_errors
@@ -258,8 +258,15 @@ def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGI
     async def images(request: Request) -> Response:
         return await answered(request, service.images)
 
-    answer_errors(app, asked=ASKED, status_of=lambda error: 503 if isinstance(error, Busy) else 422)
+    answer_errors(app, asked=ASKED, status_of=status_of)
     return Guard(app, token=token, max_bytes=max_bytes)
+
+
+def status_of(error: VtuneError) -> int:
+    """The HTTP status of an error; clients retry from 500 on, but not what they asked wrongly."""
+    if isinstance(error, Busy):
+        return 503
+    return 422 if isinstance(error, DataError) else 500
 
 
 def _field(asked: Any, name: str) -> str:
