@@ -21,11 +21,12 @@ from vtune.runs.plan.estimate import kv_token, on_host, phases_of
 from vtune.runs.plan.machine import hosts_of, machine_of
 from vtune.runs.plan.plan import plan
 from vtune.runs.plan.remedies import Remedy, _grown, changed, needed, remedies
-from vtune.runs.plan.seconds import _at_once, step_of
+from vtune.runs.plan.seconds import _at_once, _Conversation, _prefill_flops, step_of
 from vtune.runs.train.rl_recipe import RLRecipe, check_machine, check_sizes
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples
+from vtune.update.flops import Work, forward_flops
 from vtune.update.recipe import Update
 
 SEVEN = shape_of(known_shapes()["Qwen2.5-VL-7B"])
@@ -555,6 +556,25 @@ def test_untrained_parts_take_no_backward_time() -> None:
     for frozen in ([], towers):
         found = seconds(update__freeze=frozen, update__lora=lora)
         assert found == pytest.approx((3 * language + looking) / speed, rel=0.001)
+
+
+def test_a_prompt_is_prefilled_once_per_group_and_with_transformers_once_per_turn() -> None:
+    """By hand, in operations per conversation of 100 written tokens after a prompt of 1000 and a crop of 200.
+
+    A single conversation of two turns reads its prompt, and then, with transformers, prompt, turn and crop.
+    """
+    shape = shape_of(known_shapes()["Qwen2.5-VL-3B"])
+    row = _Conversation(tokens=1300, prompt=1000, patches=480, shared_patches=400, written=100, turns=2)
+
+    def reads(tokens: int, patches: int) -> float:
+        return sum(forward_flops(shape, Work(tokens, tokens**2 / 2, patches, 0)).values())
+
+    prompt = reads(1000, 400)
+    for again, own in ((False, reads(1200, 480)), (True, reads(1250, 480))):
+        alone = _prefill_flops(shape, row, 1, again=again)
+        assert alone == pytest.approx(own + prompt * again)
+        shared = _prefill_flops(shape, row, 8, again=again)
+        assert alone - shared == pytest.approx((1 + again) * prompt * 7 / 8)
 
 
 def test_generation_ahead_on_servers_takes_no_step_time() -> None:

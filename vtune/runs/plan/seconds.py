@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from vtune.models.families.shape import Shape
@@ -72,7 +73,9 @@ def step_of(
     speed = _speed(values, machine)
     seconds = {"update": share * flops / (speed * _share(machine, rates.TRAIN_SHARE))}
     if draws(values):
-        seconds["rollout"] = _drawing(values, shape, machine, tokens, patches, written, turns, share)
+        before = max(0, tokens - written - crop)
+        row = _Conversation(tokens, before, patches, picture * shape.merge**2, written, turns)
+        seconds["rollout"] = _drawing(values, shape, machine, share, row)
     elsewhere = draws(values) and engine_of(values) == "servers"
     # If generated ahead on other GPUs, a step is ready when the previous one has been trained.
     total = (max if elsewhere and values["rollout"].get("staleness") else sum)(seconds.values())
@@ -145,31 +148,54 @@ def _at_once(values: Mapping[str, Any], shape: Shape, machine: Machine, tokens: 
     return float(min(rows, max(room, 1) / sharing(values)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """The assumed conversation, in tokens and in patches of pictures."""
+
+    tokens: int
+    prompt: int
+    """Tokens with which all conversations of a group begin."""
+    patches: int
+    shared_patches: int
+    """Patches of the prompt's pictures."""
+    written: int
+    turns: int
+
+
 def _drawing(
-    values: Mapping[str, Any],
-    shape: Shape,
-    machine: Machine,
-    tokens: int,
-    patches: int,
-    written: int,
-    turns: int,
-    share: int,
+    values: Mapping[str, Any], shape: Shape, machine: Machine, share: int, one: _Conversation
 ) -> float:
     """Seconds in which one process generates its share of the conversations."""
-    b, rows = bytes_of(values), _at_once(values, shape, machine, tokens)
+    b, rows = bytes_of(values), _at_once(values, shape, machine, one.tokens)
     engine = engine_of(values)
     body = shape.parameters["language"] - (0 if shape.tied else shape.head // 2)
     split = sharing(values) if engine == "vllm" else 1
     each = kv_token(values, shape) if engine == "vllm" else memory.kv_token(shape, b)
-    traffic = body * b / split + rows * split * tokens * each
-    one = traffic / (machine.device.bytes_per_second * _share(machine, rates.BANDWIDTH_SHARE))
-    one = max(one, rows * 2 * body / _speed(values, machine))
+    traffic = body * b / split + rows * split * one.tokens * each
+    token = traffic / (machine.device.bytes_per_second * _share(machine, rates.BANDWIDTH_SHARE))
+    token = max(token, rows * 2 * body / _speed(values, machine))
     if engine == "transformers":
-        one = max(one, shape.layers * rates.LAYER_SECONDS)
-    # A server keeps what it has prefilled; otherwise every turn prefills its conversation again. Either way,
-    # a group's prompt is prefilled once.
-    again = 1 if engine != "transformers" else turns
-    reading = sum(_forward_flops(shape, tokens - written, patches, 0).values())
-    read = share * reading * again / values["group_size"] if turns == 1 else share * reading * again / 2
+        token = max(token, shape.layers * rates.LAYER_SECONDS)
+    read = share * _prefill_flops(shape, one, values["group_size"], again=engine == "transformers")
     prefill = read / (_speed(values, machine) * _share(machine, rates.PREFILL_SHARE))
-    return prefill + share / rows * written * one
+    return prefill + share / rows * one.written * token
+
+
+def _prefill_flops(shape: Shape, one: _Conversation, group_size: int, *, again: bool) -> float:
+    """Operations per conversation to prefill all of its turns.
+
+    A group's prompt is prefilled once, as a common prefix of what is generated together: by transformers for
+    each turn anew (`again`), together with what the conversation itself has come to; by a server only once,
+    because it keeps what it has prefilled or generated.
+
+    Args:
+        shape: The model.
+        one: The conversation; with two turns, what is not of the prompt is read before the last.
+        group_size: Conversations per prompt.
+        again: Whether each turn prefills its whole conversation.
+    """
+    prompt = sum(_forward_flops(shape, one.prompt, one.shared_patches, 0).values())
+    crop = one.tokens - one.prompt - one.written
+    own = crop + (one.written * (one.turns - 1) // one.turns if again else 0)
+    whole = sum(_forward_flops(shape, one.prompt + own, one.patches, 0).values())
+    return prompt * (one.turns if again else 1) / group_size + whole - prompt
