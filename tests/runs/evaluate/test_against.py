@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ from tests.runs.evaluate.reading import JUDGED, grades, reads
 from tests.runs.evaluate.scripted import asked, evaluated, write_script
 from vtune.config import find, load_recipe, shipped
 from vtune.data.formats.table import FORMATS
+from vtune.runs.evaluate import rescored
 from vtune.runs.evaluate.causes import Cause, concluded
 from vtune.runs.evaluate.published import published_rows
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.evaluate.unjudged import not_judged
 from vtune.schema.sample import Sample
 
 CAUSES = ["prompt", "parser", "pixels", "order", "decoding", "judge"]
@@ -319,3 +322,17 @@ def test_all_published_numbers_belong_to_shipped_suites() -> None:
 def test_the_verdict_is_a_sentence(names: list[str], said: str) -> None:
     causes = {name: Cause(differs=name in names, keys={}, items=0) for name in ("pixels", "order", "judge")}
     assert concluded({"score": 0.55}, {"score": 0.5}, causes, [])["verdict"] == said
+
+
+def test_the_reason_why_there_is_no_reading_names_no_deleted_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unjudged(*given: Any) -> Any:
+        raise not_judged(given[-1], {("vstar/0", 0): "no reply"}, 1, why="no reply", model="grader")
+
+    monkeypatch.setattr(rescored, "graded_again", unjudged)
+    monkeypatch.setattr(rescored, "read_records", lambda _: [])
+    suite = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{tmp_path}]"])
+    ours: Any = SimpleNamespace(suite=suite, results={"score": {}}, trajectories=list)
+    found = rescored.readings(ours, suite, ["parser"], [])
+    assert found["parser"].why == "1 of 1 replies have no grade: vstar/0"
