@@ -42,6 +42,13 @@ def test_escapes_and_curled_quotes_do_not_matter(truth: str, answer: str) -> Non
     assert verify_exact(wrap(answer), sample("exact", truth)).score == 1.0
 
 
+@pytest.mark.parametrize("answer", ["α = 0.1", "α=0.1", "α =0.1", "$α=  0.1$"])
+@pytest.mark.parametrize("truth", ["α = 0.1", "α=0.1"])
+def test_spaces_around_an_equals_sign_do_not_matter(truth: str, answer: str) -> None:
+    assert verify_exact(wrap(answer), sample("exact", truth)).score == 1.0
+    assert verify_exact(wrap("α = 0.2"), sample("exact", truth)).score == 0.0
+
+
 @pytest.mark.parametrize(("truth", "answer"), [("23", "2**3"), ("light blue", "\\text{light blue} or red")])
 def test_removing_formatting_makes_no_wrong_answer_right(truth: str, answer: str) -> None:
     assert verify_exact(wrap(answer), sample("exact", truth)).score == 0.0

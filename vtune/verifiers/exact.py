@@ -35,9 +35,10 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 def verify_exact(reply: str, sample: Sample) -> Verdict:
     r"""Score 1 where the answer equals the ground truth or one of its aliases, else 0.
 
-    Both sides are normalised (see `normalise`), and typesetting is ignored (see `said_by`):
-    `\text{light blue}` is `light blue`. `verifier_parm` may contain `aliases`, a list of
-    other correct spellings, `answer_in`, and `match`: `text` (the default) as above, or
+    Both sides are normalised (see `normalise`), and typesetting (see `said_by`) and spaces around
+    `=` are ignored: `\text{light blue}` is `light blue`, `x = 2` is `x=2`. `verifier_parm` may
+    contain `aliases`, a list of other correct spellings, `answer_in`, and `match`: `text` (the
+    default) as above, or
     `squad`, which also ignores (ASCII) punctuation and the articles a, an, the (see `squad`).
     As published, that includes signs and decimal points (`1.5` is `15`, `C++` is `C`), non-ASCII
     punctuation counts, and case is folded by `lower`.
@@ -100,7 +101,7 @@ def accepted(sample: Sample, plain: Callable[[str], str]) -> frozenset[str]:
 
 
 def _plain(text: str) -> str:
-    return normalise(said_by(text))
+    return normalise(said_by(text)).replace(" =", "=").replace("= ", "=")
 
 
 def _squad(text: str) -> str:
