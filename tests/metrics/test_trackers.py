@@ -95,8 +95,13 @@ def test_mlflow_gets_numbers_and_pictures_and_a_resumed_run_continues(
         )
         with pytest.raises(MissingExtra, match=r"slim MLflow .* \(sqlite\)"):
             check_tracker("mlflow")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
+    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
+    for place in ("mlruns", (tmp_path / "store").as_uri()):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", place)
+        with pytest.raises(RecipeError, match=r"is a folder .* no longer writes to one"):
+            check_tracker("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    check_tracker("mlflow")
     for _ in range(2):
         tracker, told = tracked("mlflow", tmp_path / "run")
         assert (tracker.failures, told) == (0, [])
@@ -110,6 +115,53 @@ def test_mlflow_gets_numbers_and_pictures_and_a_resumed_run_continues(
     assert {(m.step, m.value) for m in history} == {(0, 0.0), (1, 0.25)}
     assert len(client.list_artifacts(run.info.run_id, "trajectories")) == SHOWN
     assert run.data.tags["mlflow.note.content"] == f"    vtune view {tmp_path / 'run'}"
+
+
+def test_a_resumed_run_is_running_in_mlflow_with_its_present_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow")
+    from mlflow import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    tracked("mlflow", tmp_path / "before")
+    moved = (tmp_path / "before").rename(tmp_path / "after")
+    client = MlflowClient()
+    run = (moved / "mlflow-run").read_text(encoding="utf-8")
+    with Tracker("mlflow", moved, {"seed": 1}, first_step=2, warn=print) as tracker:
+        assert client.get_run(run).info.status == "FINISHED"
+        tracker.numbers(2, {"all": {"reward": 1.0}})
+        found = client.get_run(run)
+        assert found.info.status == "RUNNING"
+        assert found.data.tags["mlflow.note.content"] == f"    vtune view {moved}"
+        file = Path(client.download_artifacts(run, "recipe.json", str(tmp_path)))
+        assert json.loads(file.read_text(encoding="utf-8")) == {"seed": 1}
+    assert tracker.failures == 0
+    assert client.get_run(run).info.status == "FINISHED"
+
+
+def test_mlflow_gets_numbers_without_a_place_for_artifacts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlflow = pytest.importorskip("mlflow")
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError("no key for the bucket")
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setattr(mlflow.MlflowClient, "log_dict", refuse)
+    told: list[str] = []
+    with Tracker("mlflow", tmp_path, {"seed": 0}, first_step=0, warn=told.append) as tracker:
+        for step in range(2):
+            tracker.numbers(step, {"all": {"reward": 0.5}})
+    assert (tracker.failures, told) == (
+        1,
+        ["mlflow failed, the run continues: PermissionError: no key for the bucket"],
+    )
+    run = (tmp_path / "mlflow-run").read_text(encoding="utf-8")
+    assert [m.step for m in mlflow.MlflowClient().get_metric_history(run, "all/reward")] == [0, 1]
 
 
 def test_trackio_gets_numbers_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

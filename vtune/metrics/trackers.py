@@ -211,6 +211,7 @@ class MLflow:
 
         self._metric: Any = Metric
         self._client: Any = MlflowClient()
+        self._about: tuple[dict[str, Any], str] | None = (dict(settings), verbatim(local_page(out)))
         known = out / "mlflow-run"
         if known.is_file():
             self._run = known.read_text(encoding="utf-8")
@@ -218,8 +219,6 @@ class MLflow:
         found = self._client.get_experiment_by_name(PROJECT)
         experiment = found.experiment_id if found else self._client.create_experiment(PROJECT)
         self._run = self._client.create_run(experiment, run_name=title(out)).info.run_id
-        self._client.log_dict(self._run, dict(settings), "recipe.json")
-        self._client.set_tag(self._run, "mlflow.note.content", verbatim(local_page(out)))
         write_atomically(known, self._run, option=None)
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
@@ -228,6 +227,16 @@ class MLflow:
         # One rejected name would lose all numbers of the step.
         metrics = [self._metric(mlflow_name(name), value, now, step) for name, value in values.items()]
         self._client.log_batch(self._run, metrics=metrics)
+        about, self._about = self._about, None
+        if about is not None:
+            self._describe(*about)
+
+    def _describe(self, settings: dict[str, Any], page: str) -> None:
+        """Only after the first numbers: they may arrive where artifacts do not."""
+        # A resumed run has ended before, perhaps with other settings or in another place.
+        self._client.update_run(self._run, status="RUNNING")
+        self._client.set_tag(self._run, "mlflow.note.content", page)
+        self._client.log_dict(self._run, settings, "recipe.json")
 
     def picture(self, step: int, name: str, picture: Image.Image, text: str) -> None:
         """See `Backend`."""
@@ -267,15 +276,27 @@ def check_tracker(name: str | None) -> None:
     if importlib.util.find_spec(module) is None:
         what = f"--track {name} needs a package that is not installed"
         raise MissingExtra(what, fix=f"pip install {package}")
-    if name == "mlflow" and "MLFLOW_TRACKING_URI" not in os.environ:
+    if name == "mlflow":
+        _check_mlflow(os.environ.get("MLFLOW_TRACKING_URI", ""))
+
+
+def _check_mlflow(uri: str) -> None:
+    if not uri:
         # MLflow no longer has a default location: its file store is closed, and its database needs an extra.
         fix = (
             "set it to a server, e.g. http://localhost:5000, or to sqlite:///mlflow.db with the full "
             "mlflow package"
         )
         raise RecipeError("MLFLOW_TRACKING_URI is not set", fix=fix)
-    database = os.environ.get("MLFLOW_TRACKING_URI", "").partition(":")[0].partition("+")[0]
-    if name == "mlflow" and database in DATABASES and importlib.util.find_spec("sqlalchemy") is None:
+    scheme, colon, _ = uri.partition(":")
+    folder = scheme == "file" or (not colon and uri != "databricks")
+    if folder and os.environ.get("MLFLOW_ALLOW_FILE_STORE", "").lower() not in ("true", "1"):
+        raise RecipeError(
+            f"MLFLOW_TRACKING_URI is a folder ({uri}), and MLflow no longer writes to one by itself",
+            fix="set MLFLOW_ALLOW_FILE_STORE=true, or MLFLOW_TRACKING_URI to a server",
+        )
+    database = scheme.partition("+")[0]
+    if database in DATABASES and importlib.util.find_spec("sqlalchemy") is None:
         raise MissingExtra(
             f"the installed slim MLflow cannot keep runs in a database ({database})",
             fix="pip install mlflow, or set MLFLOW_TRACKING_URI to a server",
