@@ -1,6 +1,5 @@
 """Trackers: the real ones if they are installed, and what happens if one fails."""
 
-import hashlib
 import importlib.util
 import io
 import json
@@ -203,28 +202,9 @@ def test_a_runs_identity_is_stored_in_its_folder_and_survives_a_move(
     run.rename(tmp_path / "moved")
     assert opened(tmp_path / "moved", 6) == first
     assert len({first, opened(run, 0), opened(tmp_path / "both" / "seed-0", 0)}) == 3
-
-
-@pytest.mark.parametrize("name", ["wandb", "trackio"])
-def test_an_older_run_without_a_stored_identity_continues_under_its_old_one(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inits: list[Any] = []
-
-    def init(**given: Any) -> SimpleNamespace:
-        inits.append(given)
-        return SimpleNamespace(finish=lambda **_: None, define_metric=lambda *_, **__: None)
-
-    module = SimpleNamespace(init=init, finish=lambda: None)
-    monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
-    for _ in range(2):
-        with Tracker(name, tmp_path, {}, first_step=4, warn=inits.append):
-            pass
-    one, two = inits
-    path = hashlib.blake2b(str(tmp_path).encode(), digest_size=8).hexdigest()
-    known = {"wandb": ("id", path), "trackio": ("name", tmp_path.name)}
-    key, value = known[name]
-    assert (one[key], two[key]) == (value, value)
+    one, two = (opened(tmp_path / sweep / "seed-1", 6) for sweep in ("neither", "both"))
+    assert one != two, "first tracked when they were resumed"
+    assert opened(tmp_path / "both" / "seed-1", 9) == two
 
 
 def test_wandb_gets_steps_as_a_column_as_its_own_count_drops_repeated_steps(

@@ -58,6 +58,25 @@ def test_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "newest").resolve() == newest.resolve()
 
 
+def test_a_later_folder_without_a_manifest_does_not_count_as_the_newest(tmp_path: Path) -> None:
+    """Else each new checkpoint would be removed as soon as it is written."""
+    write(tmp_path, 6)
+    half = tmp_path / "step-000012"
+    half.mkdir()
+    for step in (8, 10):
+        written = write(tmp_path, step, keep=1)
+        assert newest_checkpoint(tmp_path) == written
+        assert (tmp_path / "newest").resolve() == written.resolve()
+    assert sorted(folder.name for folder in tmp_path.glob("step-*")) == ["step-000010", "step-000012"]
+
+
+def test_a_million_steps_are_more_than_999999(tmp_path: Path) -> None:
+    for step in (999_998, 999_999, 1_000_000):
+        write(tmp_path, step)
+    assert newest_checkpoint(tmp_path) == tmp_path / "step-1000000"
+    assert {folder.name for folder in tmp_path.glob("step-*")} == {"step-999999", "step-1000000"}
+
+
 def test_a_copy_among_checkpoints_is_not_removed_counted_or_resumed(tmp_path: Path) -> None:
     write(tmp_path, 1)
     copies = [tmp_path / "step-000001-good", tmp_path / "step-000001 (copy)"]

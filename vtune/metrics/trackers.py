@@ -1,6 +1,5 @@
 """Sends metrics and a few trajectories to experiment trackers; a tracker that fails never stops a run."""
 
-import hashlib
 import importlib.util
 import os
 import re
@@ -58,7 +57,7 @@ def title(out: Path) -> str:
     return str(Path(*out.resolve().parts[-2:]))
 
 
-def identity(out: Path, tracker: str, *, fresh: str, before: str, first_step: int) -> str:
+def identity(out: Path, tracker: str, fresh: str) -> str:
     """The id of a run in a tracker that resumes runs by id; stored in the run folder.
 
     So it moves with the folder, and a new run in the place of a deleted one gets a different id.
@@ -66,16 +65,13 @@ def identity(out: Path, tracker: str, *, fresh: str, before: str, first_step: in
     Args:
         out: The run folder.
         tracker: Its name.
-        fresh: The id for a new run.
-        before: The id for a resumed run that was started by an earlier version, which stored no id.
-        first_step: The first step that will be reported.
+        fresh: The id if the tracker does not know the run yet.
     """
     file = out / f"{tracker}-run"
     if file.is_file():
         return file.read_text(encoding="utf-8").strip()
-    found = before if first_step else fresh
-    write_atomically(file, found + "\n")
-    return found
+    write_atomically(file, fresh + "\n")
+    return fresh
 
 
 def verbatim(text: str) -> str:
@@ -140,12 +136,10 @@ class WandB:
         import wandb
 
         self._wandb: Any = wandb
-        path = hashlib.blake2b(str(out.resolve()).encode(), digest_size=8).hexdigest()
-        fresh = secrets.token_hex(8)
         self._run: Any = self._wandb.init(
             project=PROJECT,
             name=title(out),
-            id=identity(out, "wandb", fresh=fresh, before=path, first_step=first_step),
+            id=identity(out, "wandb", secrets.token_hex(8)),
             dir=str(out),
             config=dict(settings),
             notes=local_page(out),
@@ -186,7 +180,7 @@ class Trackio:
         config = {**settings, "page": local_page(out)}  # trackio has no notes
         # trackio identifies runs only by name, which is also the name of a folder.
         fresh = f"{title(out).replace(os.sep, '-').lstrip('-')}-{secrets.token_hex(4)}"
-        name = identity(out, "trackio", fresh=fresh, before=out.name, first_step=first_step)
+        name = identity(out, "trackio", fresh)
         self._trackio.init(project=PROJECT, name=name, config=config, **self.QUIET)
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:

@@ -144,7 +144,9 @@ def _finish(root: Path, final: Path, temporary: Path, keep: int, spared: Callabl
     _remove(final)
     temporary.rename(final)
     point(root, NEWEST, final)
-    for old in _named(root)[:-keep]:
+    # Later ones are incomplete, e.g. half a copy: the run would have continued from there.
+    named = _named(root)
+    for old in named[: named.index(final) + 1][:-keep]:
         if not spared(old):
             _remove(old)
 
@@ -200,4 +202,5 @@ def _named(root: Path) -> list[Path]:
 
     Anything else belongs to the user: a copy like `step-000020-good` is not counted, resumed from or removed.
     """
-    return sorted(folder for folder in root.glob("step-*") if re.fullmatch(r"step-\d{6,}", folder.name))
+    found = (folder for folder in root.glob("step-*") if re.fullmatch(r"step-\d{6,}", folder.name))
+    return sorted(found, key=lambda folder: (len(folder.name), folder.name))
