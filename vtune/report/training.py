@@ -59,6 +59,9 @@ def state_of(
     every = curves.get(ALL, {})
     done = steps_done(curves)
     pace = _recent(every, "seconds")
+    left = None
+    if pace is not None and total is not None:
+        left = (pace + _evaluating(curves)) * max(total - done, 0)
     return {
         "name": folder.resolve().name,
         "path": str(folder),
@@ -67,7 +70,7 @@ def state_of(
         "done": done,
         "total": total,
         "seconds_per_step": pace,
-        "seconds_left": pace * max(total - done, 0) if pace is not None and total is not None else None,
+        "seconds_left": left,
         "phases": {
             name.removeprefix(PHASE): _recent(every, name) for name in every if name.startswith(PHASE)
         },
@@ -78,6 +81,17 @@ def state_of(
         "changes": list(found),
         "reply": reply,
     }
+
+
+def _evaluating(curves: Curves) -> float:
+    """Seconds of evaluations per step, which a step's own seconds leave out; 0 until two show how often."""
+    found = 0.0
+    for numbers in curves.values():
+        curve = numbers.get("seconds_eval")
+        if curve is not None and len(curve["steps"]) > 1:
+            between = (curve["steps"][-1] - curve["steps"][0]) / (len(curve["steps"]) - 1)
+            found += median(curve["values"][-RECENT:]) / between
+    return found
 
 
 def _recent(curves: Mapping[str, Mapping[str, Sequence[float]]], name: str) -> float | None:

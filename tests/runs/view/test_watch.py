@@ -44,6 +44,18 @@ def test_progress_and_remaining_time_are_shown(run: Path) -> None:
     assert "25 %" in printed(render_watch(state))
 
 
+def test_time_left_includes_evaluations_once_two_show_how_often(run: Path) -> None:
+    def evaluated(step: int) -> str:
+        return json.dumps({"step": step, "source": "eval/lens/all", "seconds_eval": 100.0}) + "\n"
+
+    numbers = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(evaluated(0) + numbers)
+    assert watched(run)["seconds_left"] == 150.0
+    (run / "metrics.jsonl").write_text(evaluated(0) + numbers + evaluated(5))
+    state = watched(run)
+    assert (state["seconds_per_step"], state["seconds_left"]) == (10.0, 15 * (10 + 20))
+
+
 def test_time_waited_is_labelled_as_that(tmp_path: Path) -> None:
     """Calls in the sandbox take much longer, while other conversations are generated."""
     (tmp_path / "recipe.yaml").write_text("steps: 20\n")
