@@ -178,6 +178,7 @@ def test_missing_gpus_are_reported_before_anything_starts(
     [
         ("first\n", "line 1 has 'first'"),
         ("first slots=8\nfirst slots=8\n", "line 2 has first a second time"),
+        ("first slots=8\nme@First slots=8\n", "line 2 has me@First a second time"),
         ("first slots=8\nsecond slots=0\n", "line 2 has 'second slots=0'"),
         ("first slots=8\nsecond slots=8 port=22\n", "line 2 has 'second slots=8 port=22'"),
         ("first 8\n", "line 1 has 'first 8'"),

@@ -81,8 +81,9 @@ def machines_of(hostfile: Path) -> dict[str, int]:
         name, (key, _, slots) = words[0], (words[1] if len(words) > 1 else "").partition("=")
         # `#` begins a comment; anything else would have been meant to do something.
         more = len(words) > 2 and not words[2].startswith("#")
-        if key != "slots" or more or not slots.isdecimal() or int(slots) == 0 or name in found:
-            what = f"{name} a second time" if name in found else f"{line.strip()!r}, not a name and its GPUs"
+        again = _host(name) in map(_host, found)
+        if key != "slots" or more or not slots.isdecimal() or int(slots) == 0 or again:
+            what = f"{name} a second time" if again else f"{line.strip()!r}, not a name and its GPUs"
             raise RecipeError(f"{hostfile}, line {number} has {what}", fix=SLOTS)
         if not NAME.fullmatch(name):
             what = f"{name!r}, which pdsh does not read as one machine"
@@ -91,6 +92,11 @@ def machines_of(hostfile: Path) -> dict[str, int]:
     if not found:
         raise RecipeError(f"{hostfile} names no machine", fix=SLOTS)
     return found
+
+
+def _host(name: str) -> str:
+    """A machine's name without a user; upper and lower case mean the same."""
+    return name.rpartition("@")[2].lower()
 
 
 def included(hostfile: Path, processes: int) -> str:
