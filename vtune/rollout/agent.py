@@ -25,7 +25,7 @@ from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech, Transcript
 from vtune.rollout.verdicts import Feedback, with_verdicts
 from vtune.sandbox import Sandbox, image_names
-from vtune.schema.message import Picture
+from vtune.schema.message import Message, Picture
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, StopReason, Trajectory
@@ -252,20 +252,27 @@ class Agent:
                 return stop
         return "turns"
 
+    def asked(self, job: Job) -> tuple[Message, ...]:
+        """The turns before the policy's first turn, without what an environment adds.
+
+        Raises:
+            DataError: If a picture is not an image.
+        """
+        sizes = [size_of(data) for data in job.images]
+        schemas = self._tools.schemas(job.sample.tools)
+        # Without the rollout's number: all rollouts of a group answer the same question.
+        draw = hash(job.key[:-1])
+        return ask(self._recipe.prompt, job.sample, image_names(job.images), sizes, schemas, draw=draw)
+
     def _open(self, job: Job, book: Transcript, opening: Observation | None) -> None:
         """Add the turns before the policy's first turn."""
-        sample = job.sample
-        sizes = [size_of(data) for data in job.images]
-        schemas = self._tools.schemas(sample.tools)
         try:
-            # Without the rollout's number: all rollouts of a group answer the same question.
-            draw = hash(job.key[:-1])
-            turns = ask(self._recipe.prompt, sample, image_names(job.images), sizes, schemas, draw=draw)
+            turns = self.asked(job)
             if opening is not None:
                 turns = ended(turns, opening.text)
             book.open(turns, (*job.images, *(opening.images if opening is not None else ())))
         except DataError as error:
-            raise DataError(error.what, where=f"sample {sample.id!r}", fix=error.fix) from None
+            raise DataError(error.what, where=f"sample {job.sample.id!r}", fix=error.fix) from None
 
     def _request(
         self, job: Job, cohort: int, book: Transcript, turn: int, room: int, episode: Episode

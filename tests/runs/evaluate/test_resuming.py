@@ -17,6 +17,7 @@ from tests.runs.evaluate.test_suites import SMALL
 from vtune.config import find
 from vtune.data.formats.table import FORMATS
 from vtune.errors import RunFailed
+from vtune.rollout import prompts
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.transformers import TransformersEngine
 from vtune.schema.parquet import read_trajectories
@@ -230,3 +231,39 @@ def test_all_suites_are_checked_first_and_a_failing_one_does_not_stop_the_rest(
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
     assert (list(found["evaluations"]), found["failed"]) == (["first", "second", "third"], {})
+
+
+def test_an_evaluation_that_began_with_other_prompts_is_not_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an update of vtune between the two commands: the settings are the same."""
+    data = make_vstar(tmp_path / "vstar_bench", 6, (60, 40), (10, 10, 20, 20))
+    down = True
+
+    def answer(body: dict[str, Any]) -> str | int:
+        return 500 if down and len(model.requests) > 3 else said(body)
+
+    def words(*more: str) -> list[str]:
+        named = ["--suite", "vstar", "--agent", "codev", "--data", str(data), "--out", str(tmp_path / "out")]
+        url = f"openai:http://127.0.0.1:{model.port}/v1#model"
+        single = setting(rollout__max_batch=1, openai__retries=0, openai__api_key_env="null", offers=[])
+        return ["eval", *named, "--model", url, *single, *more]
+
+    with serve(answer, greets=True) as model:
+        ended = vtune(*words())
+        assert ended.code == 1, ended.err
+        down = False
+        model.requests.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(prompts, "CODEV_FORMAT", prompts.CODEV_FORMAT.replace("required", "needed"))
+            ended = vtune(*words("--resume"))
+            assert ended.code == 2, ended.err
+            assert "began with other prompts" in ended.err
+            assert "adherence required" in ended.err
+            assert "adherence needed" in ended.err
+            assert asked(model) == 0
+        ended = vtune(*words("--resume"))
+        assert ended.code == 0, ended.err
+        with monkeypatch.context() as patch:  # nothing is left to ask, so nothing is mixed
+            patch.setattr(prompts, "CODEV_FORMAT", "")
+            assert vtune(*words("--resume")).code == 0

@@ -83,14 +83,27 @@ def check_scores(suite: EvalSuite, out: Path, scorer: Scorer, seen: Sequence[Tra
 
 def _jobs(suite: EvalSuite, window: Window) -> list[Job]:
     return [
-        Job(
-            sample=sample,
-            images=images,
-            group=number,
-            rollout=rollout,
-            policy_version=0,
-            key=(suite.seed, 0, number, rollout),
-        )
+        job_of(suite, sample, images, number, rollout)
         for number, (sample, images) in enumerate(window.questions, start=window.first)
         for rollout in range(suite.rollouts)
     ]
+
+
+def job_of(suite: EvalSuite, sample: Sample, images: tuple[bytes, ...], number: int, rollout: int) -> Job:
+    """One rollout of an evaluation.
+
+    Args:
+        suite: The suite that is evaluated.
+        sample: The question.
+        images: Its encoded pictures.
+        number: Its position in the whole evaluation.
+        rollout: Which of its rollouts.
+    """
+    return Job(
+        sample=sample,
+        images=images,
+        group=number,
+        rollout=rollout,
+        policy_version=0,
+        key=(suite.seed, 0, number, rollout),
+    )

@@ -24,6 +24,7 @@ from vtune.runs.agent.kinds import Kind, check_devices, check_temperature, check
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, check_script, endpoint_facts, kind_of, script_facts
 from vtune.runs.agent.tools import check_asking, check_encoders
+from vtune.runs.evaluate.asked_before import check_asked_before
 from vtune.runs.evaluate.audited import audit_facts, audit_portions
 from vtune.runs.evaluate.checking import Checked, check_questions
 from vtune.runs.evaluate.deferred import check_deferred, judge_deferred
@@ -310,7 +311,10 @@ async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, S
     done = drawn(asked.portions, rollouts=suite.rollouts)
     records: dict[str, Sample] = {}
     seen: list[Trajectory] = []
-    with Steps("eval", total, done=sum(done.values()) * suite.rollouts + kept(asked.out)) as progress:
+    begun = sum(done.values()) * suite.rollouts + kept(asked.out)
+    if 0 < begun < total:
+        check_asked_before(suite, asked.out, asked.portions, agent)
+    with Steps("eval", total, done=begun) as progress:
         for window in windows(_noted(asked, records), rollouts=suite.rollouts, done=done):
             scored = await draw_window(suite, asked.out, window, agent, scorer, progress.advance)
             write_trajectories(part(asked.portions, window.first), scored, run=asked.out)

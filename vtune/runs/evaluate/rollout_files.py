@@ -5,7 +5,7 @@ before their judge failed, are read from here and not generated again.
 """
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +37,17 @@ def keep(out: Path, trajectory: Trajectory) -> None:
 def kept(out: Path) -> int:
     """Number of ended rollouts in unfinished portions."""
     return sum(1 for _ in (out / ENDED).glob("[0-9]*.parquet"))
+
+
+def kept_rollouts(out: Path) -> Iterator[Trajectory]:
+    """The ended rollouts in unfinished portions.
+
+    Raises:
+        DataError: If a file is damaged.
+    """
+    for path in sorted((out / ENDED).glob("[0-9]*.parquet")):
+        with kept_file(path):
+            yield from read_trajectories(path)
 
 
 def restored(out: Path, job: Job) -> Trajectory | None:

@@ -87,7 +87,7 @@ def differences(
         order=order,
         pixels=tuple(name for name in common if ours[name].sizes != theirs[name].sizes),
         sizes_known=all(None not in one[name].sizes for one in (ours, theirs) for name in common),
-        example=_example(prompt[0], ours[prompt[0]].prompt, texts[prompt[0]]) if prompt else None,
+        example=example(prompt[0], ours[prompt[0]].prompt, texts[prompt[0]]) if prompt else None,
     )
 
 
@@ -105,7 +105,8 @@ def _with(asked: Asked, before: Sample, after: Sample) -> tuple[Turn, ...]:
     return tuple((role, text.replace(old, new) if role == "user" else text) for role, text in asked.prompt)
 
 
-def _example(name: str, ours: tuple[Turn, ...], theirs: tuple[Turn, ...]) -> dict[str, str]:
+def example(name: str, ours: tuple[Turn, ...], theirs: tuple[Turn, ...]) -> dict[str, str]:
+    """`id` of a question, and both texts around the first difference: `ours` and `theirs`."""
     mine, other = ("\n".join(text for _, text in one) for one in (ours, theirs))
     ends = min(len(mine), len(other))
     at = next((place for place in range(ends) if mine[place] != other[place]), ends)
