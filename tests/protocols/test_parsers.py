@@ -361,6 +361,17 @@ def test_prompts_match_upstream_byte_for_byte(name: str, kind: str) -> None:
     assert put(asked(kind), rule).prompt[-1].content == PROMPTS[name, kind]
 
 
+@pytest.mark.parametrize(("name", "end"), [("vlmevalkit", ""), ("official", ""), ("lmms-eval", " ")])
+def test_mme_realworld_cn_is_asked_in_chinese(name: str, end: str) -> None:
+    rule = PROTOCOLS[name].rule("mme_realworld")
+    assert rule is not None
+    sample = replace(asked("mme_realworld"), source="MME-RealWorld-CN")
+    assert put(sample, rule).prompt[-1].content == (
+        "<image>What colour? 选项如下所示:\n(A) red\n(B) blue\n(C) green\n(D) black\n(E) not there\n"
+        f"根据图像选择上述多项选择题的最佳答案。只需回答正确选项的字母（A, B, C, D 或 E）。\n最佳答案为：{end}"
+    )
+
+
 def test_an_option_with_parentheses_is_lost_in_lmms_eval() -> None:
     rule = PROTOCOLS["lmms-eval"].rule("vstar")
     choices = ("red (dark)", "blue")

@@ -12,7 +12,7 @@ from vtune.protocols import PROTOCOLS, expressions, mathverse, mathvision, mathv
 from vtune.protocols.matching import NO_OPTION, REFUSALS
 from vtune.protocols.mmmu import open_answers, open_is_right, parsed_letter
 from vtune.protocols.protocol import Grade, Protocol, Rule, chose, letters, said
-from vtune.protocols.realworld import graded, listed
+from vtune.protocols.realworld import asked_in_chinese, graded, is_chinese, listed
 from vtune.schema.sample import Sample
 from vtune.verifiers.choice import lettered
 
@@ -103,6 +103,8 @@ def grade_hrbench(text: str, sample: Sample) -> Grade:
 
 def ask_realworld(question: str, sample: Sample) -> str:
     """The authors' prompt, with a space after the last line."""
+    if is_chinese(sample):
+        return f"{asked_in_chinese(question, sample)} "
     return (
         f"{question} The choices are listed below:\n{listed(sample)}\n"
         "Select the best answer to the above multiple-choice question based on the image. "

@@ -25,6 +25,23 @@ _MOST_WORDS = 10
 _LETTER = re.compile("[ABCDE]")
 
 
+CHINESE = "mme-realworld-cn"
+"""What the source of MME-RealWorld-CN, the name of its file, begins with."""
+
+
+def is_chinese(sample: Sample) -> bool:
+    """Whether upstream asks the question in Chinese."""
+    return sample.source.lower().replace("_", "-").startswith(CHINESE)
+
+
+def asked_in_chinese(question: str, sample: Sample) -> str:
+    """The authors' prompt for MME-RealWorld-CN."""
+    return (
+        f"{question} 选项如下所示:\n{listed(sample)}\n"
+        "根据图像选择上述多项选择题的最佳答案。只需回答正确选项的字母（A, B, C, D 或 E）。\n最佳答案为："
+    )
+
+
 def listed(sample: Sample) -> str:
     """The options as listed in the prompt."""
     return "\n".join(f"({letter}) {choice}" for letter, choice in lettered(sample.choices).items())

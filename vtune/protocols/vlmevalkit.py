@@ -22,7 +22,7 @@ from vtune.protocols import (
 )
 from vtune.protocols.matching import NO_OPTION, inferred
 from vtune.protocols.protocol import Grade, Protocol, Rule, chose, said
-from vtune.protocols.realworld import graded, listed, tagged
+from vtune.protocols.realworld import asked_in_chinese, graded, is_chinese, listed, tagged
 from vtune.schema.sample import Sample
 from vtune.verifiers.choice import lettered
 
@@ -85,6 +85,8 @@ def _asked(question: str, sample: Sample, request: str) -> str:
 
 def ask_realworld(question: str, sample: Sample) -> str:
     """The authors' prompt, with a space before the last line."""
+    if is_chinese(sample):
+        return asked_in_chinese(question, sample)
     return (
         f"{question} The choices are listed below:\n{listed(sample)}\n"
         "Select the best answer to the above multiple-choice question based on the image. "
