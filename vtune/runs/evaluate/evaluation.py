@@ -57,7 +57,7 @@ from vtune.runs.evaluate.reopened import replacing, withdraw
 from vtune.runs.evaluate.revisions import revisions
 from vtune.runs.evaluate.rollout_files import forget, forget_all, kept
 from vtune.runs.evaluate.suite import EvalSuite, check_complete, check_published
-from vtune.runs.evaluate.unasked import warn_of_unasked, warn_of_unshown
+from vtune.runs.evaluate.unasked import warn_of_repeats, warn_of_unasked, warn_of_unshown
 from vtune.runs.evaluate.unjudged import check_silent
 from vtune.runs.evaluate.windows import drawn, part, parts, slim, stored, waits, windows
 from vtune.runs.folder import environment
@@ -103,12 +103,8 @@ def _checked(
     if is_scripted(model):
         asked = [sample.id for sample, _ in zip(read_records(suite), range(found.count), strict=False)]
         check_script(model, asked, suite.rollouts, silent=told or limit is not None)
-    elif not told and suite.rollouts > 1 and suite.rollout.temperature == 0:
-        say(
-            f"rollouts is {suite.rollouts} and rollout.temperature is 0: each question is asked "
-            f"{suite.rollouts} times, but all its replies are most likely the same; --set "
-            "rollout.temperature=1.0 varies them"
-        )
+    elif not told:
+        warn_of_repeats(suite)
     return found
 
 

@@ -53,3 +53,13 @@ def warn_of_unshown(questions: Sequence[str]) -> None:
             f"{len(questions)} question(s) have a picture that neither text nor options refer to, and which "
             f"is not shown, the first {questions[0]!r}: a picture is referred to as `<image 1>`"
         )
+
+
+def warn_of_repeats(suite: EvalSuite) -> None:
+    """Warn if each question is asked several times, but always answered by the likeliest tokens."""
+    if suite.rollouts > 1 and suite.rollout.temperature == 0:
+        say(
+            f"rollouts is {suite.rollouts} and rollout.temperature is 0: each question is asked "
+            f"{suite.rollouts} times, but all its replies are most likely the same; --set "
+            "rollout.temperature=1.0 varies them"
+        )
