@@ -89,7 +89,7 @@ def test_passages_are_not_accepted_as_samples(tmp_path: Path) -> None:
     header = "#   vtune data make passages wiki.xml.bz2 --out data/mine.parquet"
     found = check_joins([str(copied("rl/orsta-tiny", tmp_path, header, data="[data/mine.parquet]"))])
     whys = [join["why"] for join in found["joins"] if join["level"] == "break"]
-    assert whys == ["data make passages writes passages there, but samples are read"]
+    assert whys == ["data make passages writes passages to this path, but samples are read from it"]
 
 
 def test_a_demo_recipe_may_be_replaced(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_run_that_starts_from_itself_is_a_break(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("runs/orsta-tiny", "runs/alone"))
     found = check_joins([str(file)])
     (why,) = {join["why"] for join in found["joins"] if (join["about"], join["level"]) == ("policy", "break")}
-    assert why == "it begins with the folder that it writes, and nothing else writes there"
+    assert why == "the run begins with the folder that it writes itself, and no other run writes there"
 
 
 def test_runs_that_start_from_each_other_are_named(tmp_path: Path) -> None:

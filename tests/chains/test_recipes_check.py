@@ -173,7 +173,7 @@ MUTATIONS = {
     ),
     "an import of samples where traces are read": Mutation(
         "data/codev-sft", "data import thyme", "data import easyr1",
-        "data/codev-sft", "file", "writes samples there, but traces are read",
+        "data/codev-sft", "file", "writes samples to this path, but traces are read",
     ),
     "a cold start that goes elsewhere": Mutation(
         "sft/codev", "--out models/codev-7b-sft", "--out runs/school",
@@ -502,7 +502,7 @@ def test_a_run_on_disk_has_taught_what_its_own_recipe_says(
     found = check_joins(["mine.yaml"], shipped=shipped)
     (policy,) = [join for join in found["joins"] if (join["reader"], join["about"]) == ("rl/mine", "policy")]
     assert policy["level"] == "note"
-    assert "it is not known what runs/school was taught: not the recipe of a run" in policy["why"]
+    assert "what runs/school was trained on is unknown: not the recipe of a run" in policy["why"]
 
 
 def test_a_sweep_still_joins_once_its_cold_start_exists(

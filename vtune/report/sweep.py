@@ -237,8 +237,8 @@ def _power(table: Mapping[str, Any]) -> Iterator[Plain]:
     if rows:
         title = "smallest true difference found in 80 of 100 such sweeps, given how much these seeds vary"
         note = (
-            "Shares in percentage points. The spread over a few seeds is itself uncertain. Accuracy on "
-            "a suite: over its questions where these leave more uncertainty than the seeds do."
+            "Shares in percentage points. The spread over a few seeds is itself uncertain. For accuracy on "
+            "a suite, the spread over its questions counts instead wherever it leaves more uncertainty."
         )
         yield {"part": "", "title": title, "note": note, "head": ["", "seeds", *found], "rows": rows}
 

@@ -75,7 +75,7 @@ def _pass_rate(node: Node, reader: str, spec: PassRate, items: list[Item], shop:
     yield policy_of(reader, spec.model, shop)[0]
     looked = [item for item in items if concerns(spec, item)]
     if not looked:
-        why = f"no row is one of {listed(list(spec.rows))}"
+        why = f"no row has one of the names {listed(list(spec.rows))}"
         yield Join(
             node.title, reader, "rows", "no row", str(spec.rows), "note", why, "see the names in `rows`"
         )

@@ -31,7 +31,7 @@ def file_joins(reader: str, path: str, wanted: str, shop: Workshop) -> Iterator[
         if product.kind == wanted:
             yield Join(product.by, reader, "file", f"{product.kind} {product.path}", path)
             continue
-        why = f"{product.by} writes {product.kind} there, but {wanted} are read"
+        why = f"{product.by} writes {product.kind} to this path, but {wanted} are read from it"
         yield Join(product.by, reader, "file", product.kind, f"{wanted} {path}", "break", why,
                    "name a file of the right kind")  # fmt: skip
     if not writers and Path(path).exists():
@@ -51,8 +51,8 @@ def policy_of(reader: str, model: str, shop: Workshop) -> tuple[Join, Product | 
     # A run that starts from its own folder is refused, so any other writer of that folder is meant.
     writers = sorted(shop.writers(run_folder(model)), key=lambda product: product.by == reader)
     if writers and writers[0].by == reader:
-        why = "it begins with the folder that it writes, and nothing else writes there"
-        fix = "name the model, or the run, that it begins with"
+        why = "the run begins with the folder that it writes itself, and no other run writes there"
+        fix = "name the model or the run to begin with"
         return Join(reader, reader, "policy", writers[0].path, model, "break", why, fix), None
     if writers:
         return Join(writers[0].by, reader, "policy", writers[0].path, model), writers[0]
@@ -72,7 +72,7 @@ def _policy_here(reader: str, model: str) -> tuple[Join, Product | None]:
     try:
         node = run_node(folder)
     except VtuneError as error:
-        why = f"it is not known what {folder} was taught: {said(error)}"
+        why = f"what {folder} was trained on is unknown: {said(error)}"
         return replace(join, level="note", why=why, fix=error.fix), None
     return replace(join, writer=node.title), Product(str(folder), "policy", node.title, node=node)
 

@@ -100,8 +100,8 @@ class Edge:
         style = reader.rollout.prompt
         runs = [part.section or name for name, part, _ in sections_of(reader.tools)]
         mentioned = [tool for tool in TOOLS if STYLES[style].tells_of(tool)]
-        tells = listed(mentioned) if len(mentioned) < len(TOOLS) else "all that are offered"
-        read = f"prompt {style} mentions {tells}; beside code the recipe opens {listed(runs)}"
+        tells = listed(mentioned) if len(mentioned) < len(TOOLS) else "all tools on offer"
+        read = f"prompt {style} mentions {tells}; besides code, the recipe opens {listed(runs)}"
         written = by_source(self._samples, lambda sample: listed(sample.tools))
 
         def check() -> None:
@@ -115,12 +115,12 @@ class Edge:
         offered = reader.offered.union(*(sample.tools for sample in self._samples))
         if self._samples and not offered and runs:
             why = f"the recipe opens {listed(runs)}, which no sample offers"
-            yield self._join("tools", written, listed(runs), "note", why, "take the section out of `tools`")
+            yield self._join("tools", written, listed(runs), "note", why, "remove this section from `tools`")
 
     def _turns(self, written: str) -> Iterator[Join]:
         turns = self._reader.rollout.max_turns
         if turns == 1 and any(sample.tools for sample in self._samples):
-            why = "a call takes the only turn, and no answer can follow"
+            why = "rollout.max_turns is 1: after a tool call no turn is left for the answer"
             fix = "raise rollout.max_turns, or let the samples offer no tool"
             yield self._join("turns", written, "max_turns 1", "break", why, fix)
 
@@ -135,7 +135,7 @@ class Edge:
             yield self._join("taught tools", written, read)
             return
         sources = listed(sorted({sample.source for sample in without}))
-        why = f"rows of {sources} offer nothing that the policy was taught to call"
+        why = f"rows of {sources} offer no tool that the cold start taught the policy to call"
         fix = f"`tools: [{', '.join(taught)}]` of the source in the data recipe, `--tools` of the import, or "
         fix += "`offers` of the suite"
         yield self._join("taught tools", written, read, "break", why, fix)
@@ -153,8 +153,8 @@ class Edge:
         """What the prompt leaves out is no break if the policy could not follow it anyway."""
         if join.level != "break" or not self._reader.random:
             return join
-        why = f"its weights are random, and no cold start has taught it: {join.why}"
-        return replace(join, level="note", why=why, fix="begin with a cold start, `vtune sft`")
+        why = f"the policy has random weights and no cold start: {join.why}"
+        return replace(join, level="note", why=why, fix="train a cold start first: `vtune sft`")
 
     def _prompt(self, posed: Sequence[Asked]) -> Join:
         return prompt_join(
@@ -167,7 +167,7 @@ class Edge:
         rule = f"format_rule {reward.format_rule}"
         said = [(one.sample.source, found) for one in posed if (found := form(one, reward)) is not None]
         if not said:
-            return self._join("format", "not paid for", rule)
+            return self._join("format", "not rewarded", rule)
         written = "replies as the prompt asks"
         verdicts = [("the prompt", verdict) for _, verdict in said]
         if self._reader.taught:
@@ -177,7 +177,7 @@ class Edge:
             if verdict.score < 1 - ROUNDING:
                 why = f"a reply written as {who} says earns {verdict.score:g}: {verdict.why}"
                 fix = "reward.format_rule: `ordered` takes one <think> around all code and one in each turn, "
-                fix += "`counted` one pair in the whole reply; or another rollout.prompt"
+                fix += "`counted` takes one pair in the whole reply; or use another rollout.prompt"
                 return self._join("format", written, rule, "break", why, fix)
         return self._join("format", written, rule)
 
@@ -194,7 +194,7 @@ class Edge:
         rule = f"format_rule {self._reader.reward.format_rule}"
         why = f"rows of {listed(sorted({sample.source for sample in paid}))} reward the tags of our tools"
         fix = "reward.format: 0.0, or reward.weighting: sample with a format_ratio of 0 in these rows; "
-        fix += "nothing, where the environment asks for these tags"
+        fix += "no change is needed if the environment itself asks for these tags"
         yield self._join("environment", written, rule, "note", why, fix)
 
     def _verifiers(self) -> Join:
@@ -252,7 +252,7 @@ class Edge:
                 fix += "name of their source in the data recipe, unless it sets `rename: false`"
                 return self._join("looks", written, read, "note", why, fix)
             return found
-        return self._join("looks", written, f"{read}; not paid for")
+        return self._join("looks", written, f"{read}; not rewarded")
 
 
 def prompt_join(writer: str, reader: str, style: str, posed: Sequence[Asked], cold_start: str = "") -> Join:
@@ -270,7 +270,7 @@ def prompt_join(writer: str, reader: str, style: str, posed: Sequence[Asked], co
         except VtuneError as error:
             return Join(writer, reader, "prompt", written, read, "break", error.what, error.fix)
         if verdict.score < 1 - ROUNDING:
-            why = f"a policy that knows the truth and does as it is asked earns {verdict.score:g} with "
+            why = f"a right answer in the form that the prompt asks for earns {verdict.score:g} with "
             why += f"verifier {one.sample.verifier} ({one.sample.source}): {verdict.why}"
             return Join(writer, reader, "prompt", written, read, "break", why, _asking_right(one))
     return Join(writer, reader, "prompt", written, read)
