@@ -219,7 +219,7 @@ CROPPED = (
             ("return Outcome(float(there)", "return None; (float(there)"),
             "it judges, but `outcome` returns None",
         ),
-        ((".\\n{IMAGE_MARK}", "."), "its text has 0 <image> for 1 picture(s)"),
+        ((".\\n{IMAGE_MARK}", "."), "text has 0 <image> for 1 picture(s)"),
         (("[self.drawn()])\n        return [Act", "[b'?'])\n        return [Act"), "cannot be decoded"),
         (('json.dumps({"move": named[0]})', '"move"'), "JSONDecodeError"),
         (("return [Act(seen, arguments=", "return [] and [Act(seen, arguments="), "`observe` returns no act"),
@@ -307,9 +307,9 @@ def test_a_trial_that_ends_before_its_last_turn_fails_the_check(tmp_path: Path) 
     path = changed(tmp_path, ("        return [Act(seen, ", "        [Act(seen, "))  # so that it returns None
     with using(path):
         ends = {check.name: check for check in contract_of("environment")("maze")}[
-            "its turns bring it to an end"
+            "the turns of the trial end the episode"
         ]
-    assert (ends.name, ends.ok) == ("its turns bring it to an end", False)
+    assert (ends.name, ends.ok) == ("the turns of the trial end the episode", False)
     assert ends.found == "turn 1 of its trial ends it, before the last"
 
 

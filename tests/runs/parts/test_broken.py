@@ -473,7 +473,7 @@ def called_of(text: str, folder: Path, angle: list[int] | int = 90) -> Observati
 
 SHOWN = 'return shown(f"Turned by {angle} degrees:\\n{IMAGE_MARK}", [out.getvalue()], [crop])'
 GIVES = {
-    "no mark": ('shown("turned", [out.getvalue()])', "its text has 0 <image> for 1 picture"),
+    "no mark": ('shown("turned", [out.getvalue()])', "text has 0 <image> for 1 picture"),
     "a mark in found text": (
         'shown(f"a page says <image>: {IMAGE_MARK}", [out.getvalue()])',
         "2 <image> for 1",

@@ -36,17 +36,17 @@ def test_a_custom_family_is_known_by_name_while_in_use() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "check", "found"),
     [
-        ("+ i + i * h + h", "+ i", "its parts are those of its shape", "its shape counts"),
+        ("+ i + i * h + h", "+ i", "`shape` counts the parameters", "`shape` counts"),
         (
             "shape=shape,",
             "shape=shape, connector=like.layer,",
-            "its parts are those of its shape",
-            "its shape",
+            "`shape` counts the parameters",
+            "`shape` counts",
         ),
         (
             "shape=shape,",
             "shape=shape, tools=replace(like.tools),",
-            "it speaks the tool template",
+            "calls follow the tool template",
             "use HERMES",
         ),
         (
@@ -55,7 +55,7 @@ def test_a_custom_family_is_known_by_name_while_in_use() -> None:
             "samples match the model's probabilities",
             "log-probabilities differ",
         ),
-        ('"embed_dim": 64', '"embed_dim": "wide"', "its tiny model is built and loads", "Error"),
+        ('"embed_dim": 64', '"embed_dim": "wide"', "the tiny model is built and loads", "Error"),
     ],
 )
 def test_a_broken_family_contract_is_found(

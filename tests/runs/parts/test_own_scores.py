@@ -270,9 +270,9 @@ def test_a_recipe_without_custom_parts_is_written_unchanged() -> None:
     ("file", "old", "new", "check"),
     [
         ("anls.py", "1.0 - share if", "1.33 - share if", "the gold answer earns full marks"),
-        ("brief.py", "max(0.0, 1.0 - words", "max(1.33, 1.0 - words", "scores lie within its bounds"),
-        ("near.py", "Verdict(self._levels.full", "Verdict(1.33", "the gold look earns its level"),
-        ("maze.py", "Outcome(float(there)", "Outcome(1.33", "it opens and answers a turn"),
+        ("brief.py", "max(0.0, 1.0 - words", "max(1.33, 1.0 - words", "scores lie within the bounds"),
+        ("near.py", "Verdict(self._levels.full", "Verdict(1.33", "a look at the target earns `full`"),
+        ("maze.py", "Outcome(float(there)", "Outcome(1.33", "an episode opens and answers a turn"),
     ],
 )
 def test_a_score_out_of_bounds_gets_advice_to_scale_it(

@@ -87,7 +87,12 @@ def test_a_good_part_passes_every_check(file: str) -> None:
         ("TOO_FAR else 0.0", "TOO_FAR else 0.1", "a wrong answer earns nothing", "scores 0.1, not 0"),
         ("raise DataError(", "return  # (", "a broken ground truth is an error", "raise DataError"),
         ("    options(sample", "    (sample", "an unknown option is an error", "`options(sample"),
-        ("partial_credit=True,", "", "scores are as it says", "scores 0.9: say partial_credit=True"),
+        (
+            "partial_credit=True,",
+            "",
+            "scores are as `partial_credit` says",
+            "scores 0.9: say partial_credit=True",
+        ),
         (
             "    check(sample)",
             "    import time; time.sleep(0.006)",
@@ -95,30 +100,35 @@ def test_a_good_part_passes_every_check(file: str) -> None:
             "say in_worker=True",
         ),
         ("share:.2f", "missing:.2f", "the gold answer earns full marks", "NameError"),
-        ("TOO_FAR else 0.0", "TOO_FAR else -0.1", "scores are as it says", "scores -0.1: let scores"),
+        (
+            "TOO_FAR else 0.0",
+            "TOO_FAR else -0.1",
+            "scores are as `partial_credit` says",
+            "scores -0.1: let scores",
+        ),
         ('f"{share:.2f} of the text differs"', "''", "every verdict has a reason", "is '': give the reason"),
         (
             "    check(sample)",
             "    check(sample)\n    sample.verifier_parm['answer_in'] = 'tag'",
-            "it does not change the sample",
+            "the sample is not changed",
             "copy what you change",
         ),
         (
             "    check(sample)",
             "    check(sample)\n    global TOO_FAR\n    TOO_FAR = 0.5 - TOO_FAR",
             "the same reply scores the same",
-            "let it not depend on chance or state",
+            "must not depend on chance or state",
         ),
         (
             "    check(sample)",
             "    from vtune.verifiers.verifier import undecided\n    raise undecided('?', sample)",
             "the gold answer earns full marks",
-            "it leaves an answer to a model: say asks_judge=True",
+            "the verifier leaves an answer to a model: say asks_judge=True",
         ),
         (
             "partial_credit=True,",
             "partial_credit=True, right=lambda sample: 'none',",
-            "so does the ground truth, as an answer",
+            "the ground truth earns full marks",
             "the ground truth itself earns 0",
         ),
         (
@@ -233,22 +243,37 @@ TURNING = "\n\nclass Turning(Strict):\n    step: int\n"
 @pytest.mark.parametrize(
     ("old", "new", "check", "found"),
     [
-        (', example={"angle": 90}', "", "it opens and answers a call", "give ToolPart an `example`"),
-        ("\\n{IMAGE_MARK}", "", "it opens and answers a call", "its text has 0 <image> for 1"),
+        (', example={"angle": 90}', "", "the tool opens and answers a call", "give ToolPart an `example`"),
+        ("\\n{IMAGE_MARK}", "", "the tool opens and answers a call", "text has 0 <image> for 1"),
         ("check_names(arguments, self.schema)", "pass", "bad arguments are the model's mistake", "KeyError"),
-        ('angle = arguments["angle"]', 'angle = int(arguments["angle"])', "so are odd values", "TypeError"),
-        ("raise Mistake(f", "raise ValueError(f", "so are odd values", "ValueError: angle is one of 90, 180"),
-        ("raise Mistake(f", "raise ServiceError(f", "so are odd values", '{"angle": null} ends as infra'),
+        (
+            'angle = arguments["angle"]',
+            'angle = int(arguments["angle"])',
+            "odd values are the model's mistake",
+            "TypeError",
+        ),
+        (
+            "raise Mistake(f",
+            "raise ValueError(f",
+            "odd values are the model's mistake",
+            "ValueError: angle is one of 90, 180",
+        ),
+        (
+            "raise Mistake(f",
+            "raise ServiceError(f",
+            "odd values are the model's mistake",
+            '{"angle": null} ends as infra',
+        ),
         (
             '"enum": list(ANGLES)',
             '"enum": set(ANGLES)',
-            "it opens and answers a call",
-            "its schema is not JSON",
+            "the tool opens and answers a call",
+            "the schema is not JSON",
         ),
         (
             'opened=opened, example={"angle": 90}',
             'opened=opened, recipe=Turning, settings={"steps": 1}, example={"angle": 90}',
-            "it opens and answers a call",
+            "the tool opens and answers a call",
             "`step`: field required; `steps`: extra inputs are not permitted: give ToolPart `settings`",
         ),
         ("yield Rotate()", "raise OSError('no disk')\n    yield", "fast enough", "no call was answered"),
@@ -261,39 +286,44 @@ TURNING = "\n\nclass Turning(Strict):\n    step: int\n"
         (
             "        angle, out = int(",
             "        scene.sample.extra['turned'] = True\n        angle, out = int(",
-            "it does not change the sample",
+            "the sample is not changed",
             "copy what you change",
         ),
         (
             '.convert("RGB")',
             "",
-            "it takes other kinds of pictures",
+            "other kinds of pictures are accepted",
             'of a picture that is CMYK, {"angle": 90} raises OSError: cannot write mode CMYK as PNG',
         ),
         (
             "opened=opened,",
             "opened=opened, check=lambda section: 1 / 0,",
-            "it opens and answers a call",
+            "the tool opens and answers a call",
             "division by zero",
         ),
         (
             "opened=opened,",
             "opened=opened, check_sample=lambda section, sample: sample.extra['map'],",
-            "it opens and answers a call",
+            "the tool opens and answers a call",
             "KeyError: 'map'",
         ),
-        ("opened=opened,", "opened=None,", "it opens and answers a call", "give ToolPart `opened`"),
-        (", matrix=back(angle, *picture.size)", "", "its pictures show what it says", "a red flag (`faked`)"),
+        ("opened=opened,", "opened=None,", "the tool opens and answers a call", "give ToolPart `opened`"),
+        (
+            ", matrix=back(angle, *picture.size)",
+            "",
+            "pictures show the stated regions",
+            "a red flag (`faked`)",
+        ),
         (
             "return (0, -1, width, 1, 0, 0)",
             "return (0, 1, 0, -1, 0, height)",
-            "its pictures show what it says",
+            "pictures show the stated regions",
             "a red flag",
         ),
         (
             "return (0, -1, width, 1, 0, 0)",
             "return (0, 0, 0, 0, 0, 0)",
-            "its pictures show what it says",
+            "pictures show the stated regions",
             "no way back",
         ),
     ],
@@ -316,7 +346,7 @@ def test_a_tool_that_breaks_its_contract_is_found(
         (
             "TILES[4 * row + column]",
             '"b2"',
-            'its call for [176.0, 120.0, 224.0, 184.0], {"tile": "b2"}, shows [64',
+            'the call of `look` for [176.0, 120.0, 224.0, 184.0], {"tile": "b2"}, shows [64',
         ),
         ("TILES[4 * row + column]", '"e9"', "ends as error: tile is one of"),
         (
@@ -328,7 +358,7 @@ def test_a_tool_that_breaks_its_contract_is_found(
         (
             "        left, top",
             "        width, height = picture.size\n        place, left, top = 0, 0, 0\n        left, top",
-            "its calls for 3 regions all show [0.0, 0.0, 256.0, 192.0]",
+            "the calls of `look` for 3 regions all show [0.0, 0.0, 256.0, 192.0]",
         ),
     ],
 )
@@ -378,7 +408,7 @@ def test_a_tool_whose_look_is_not_verified_gets_a_note(tmp_path: Path, old: str,
     path = tmp_path / "mine.py"
     path.write_text(text.replace(old, new))
     (part,) = check_parts([path])["parts"]
-    (said,) = [one for one in part["checks"] if one["name"] == "its pictures show what it says"]
+    (said,) = [one for one in part["checks"] if one["name"] == "pictures show the stated regions"]
     assert said["ok"]  # an honest tool may blur
     assert re.fullmatch(r"1 look, one unverified \(.+\), which earns no more than a miss", said["found"])
 
@@ -389,15 +419,20 @@ def test_a_tool_whose_look_is_not_verified_gets_a_note(tmp_path: Path, old: str,
         (
             "        trial=Trial(SMALL, WAY),\n",
             "",
-            "it opens and answers a turn",
+            "an episode opens and answers a turn",
             "give EnvironmentPart a `trial`",
         ),
         ("        trial=Trial(SMALL, WAY),\n", "", "fast enough", "no turn was observed"),
-        ('"right", "right", "down"', '"right", "right"', "its turns bring it to an end", "does not end it"),
+        (
+            '"right", "right", "down"',
+            '"right", "right"',
+            "the turns of the trial end the episode",
+            "does not end the conversation",
+        ),
         (
             '"right", "right", "down"',
             '"up", "right", "right", "down"',
-            "its turns bring it to an end",
+            "the turns of the trial end the episode",
             "ends as error",
         ),
         ("raise Mistake(f", "raise KeyError(f", "odd turns are the model's mistake", "KeyError"),
@@ -410,16 +445,21 @@ def test_a_tool_whose_look_is_not_verified_gets_a_note(tmp_path: Path, old: str,
         (
             "return Maze(sample",
             "sample.extra['opened'] = True\n    return Maze(sample",
-            "it does not change the sample",
+            "the sample is not changed",
             "keep state in the episode",
         ),
         (
             'environment="maze",',
             'environment="maze", tools=("zom",),',
-            "the tools of its trial open",
+            "the tools of the trial open",
             "there is no tool `zom`",
         ),
-        ("return Outcome(float(there)", "return Outcome(1.5", "it opens and answers a turn", "got 1.5"),
+        (
+            "return Outcome(float(there)",
+            "return Outcome(1.5",
+            "an episode opens and answers a turn",
+            "got 1.5",
+        ),
         (
             "return Maze(sample",
             "return MAZES.setdefault('', Maze(sample",
@@ -429,7 +469,7 @@ def test_a_tool_whose_look_is_not_verified_gets_a_note(tmp_path: Path, old: str,
         (
             "    async def outcome",
             "    async def close(self):\n        1 / 0\n\n    async def outcome",
-            "it opens and answers a turn",
+            "an episode opens and answers a turn",
             "ZeroDivisionError",
         ),
     ],
@@ -462,19 +502,19 @@ ONE_STEP = {
     [
         (
             {},
-            "its turns bring it to an end",
-            "its trial has one turn, which ends it: no answered turn is",
+            "the turns of the trial end the episode",
+            "the trial has one turn, which ends it: no turn with an answer is",
         ),
         ({"Trial(SMALL, WAY)": "Trial(SMALL, WAY, once=True)"}, "", ""),
         (
             {"Trial(SMALL, WAY)": "Trial(SMALL, WAY, once=True)", "        if len(named)": ANSWERS},
             "odd turns are the model's mistake",
-            "its trial says `once`, but '' is answered: 'Go on.'",
+            "the trial says `once`, but '' is answered: 'Go on.'",
         ),
         (
             {"Trial(SMALL, WAY)": "Trial(SMALL, WAY, once=True)", '("right",)': '("right", "left")'},
-            "its turns bring it to an end",
-            "its trial says `once`, but has 2 turns",
+            "the turns of the trial end the episode",
+            "the trial says `once`, but has 2 turns",
         ),
     ],
 )
@@ -505,7 +545,7 @@ def test_an_environment_is_checked_with_a_turn_that_it_answers(
         (
             "[self.drawn()])\n        return [Act",
             "[self.drawn()], [ShownCrop(bbox=(90, 0, 118, 28), image=0, shown=0)])\n        return [Act",
-            "it opens and answers a turn",
+            "an episode opens and answers a turn",
             "and picture 0 has",
         ),
     ],
@@ -546,13 +586,13 @@ def test_an_environments_trial_has_the_tools_of_its_sample(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("old", "new", "check", "found"),
     [
-        ("Pushes(PolicyLoss):", "Pushes(PolicyLoss, extra='ignore'):", "its section is", "unknown key"),
+        ("Pushes(PolicyLoss):", "Pushes(PolicyLoss, extra='ignore'):", "the section is", "unknown key"),
         ("* tokens.logprobs)", "* tokens.logprobs.roll(1))", "the order of sequences", "loss changes by"),
         (
             "tokens.advantages *",
             "tokens.advantages.mul_(2) *",
-            "it does not change its tokens",
-            "it changed `advantages`",
+            "tokens are not changed",
+            "the loss changed `advantages`",
         ),
         ("* tokens.logprobs)", "* tokens.logprobs.mean())", "other sequences change nothing", "is alone"),
         ("* tokens.logprobs)", "@ tokens.logprobs)", "one loss value per token", "shape () for 17 tokens"),
@@ -565,14 +605,24 @@ def test_an_environments_trial_has_the_tools_of_its_sample(tmp_path: Path) -> No
         ),
         ("tokens.advantages *", "(tokens.advantages + 1) *", "no advantage, no gradient", "a gradient is"),
         ("(-((1", "(((1", "the gradient follows", "has the gradient"),
-        ("likely) **", "2 * likely) **", "the gradient follows", "needs the opposite sign"),
-        ("example=", "coincides_on_policy=True, example=", "on policy it is", "is not -advantage"),
-        ('"fade": 1.0', '"fade": 0.0', "on policy it is", "say coincides_on_policy=True"),
-        ("* tokens.logprobs)", "* tokens.logprobs + 0 * likely.max())", "it also takes no tokens", "max()"),
+        ("likely) **", "2 * likely) **", "the gradient follows", "the opposite sign"),
+        (
+            "example=",
+            "coincides_on_policy=True, example=",
+            "`coincides_on_policy` is correct",
+            "is not -advantage",
+        ),
+        ('"fade": 1.0', '"fade": 0.0', "`coincides_on_policy` is correct", "say coincides_on_policy=True"),
+        (
+            "* tokens.logprobs)",
+            "* tokens.logprobs + 0 * likely.max())",
+            "a batch without tokens is accepted",
+            "max()",
+        ),
         (
             "* tokens.logprobs)",
             "* tokens.logprobs, tokens.off_policy if len(likely) else None)",
-            "it also takes no",
+            "a batch without tokens",
             "None for some",
         ),
     ],
@@ -591,15 +641,27 @@ def test_a_loss_that_breaks_its_contract_is_found(
 @pytest.mark.parametrize(
     ("file", "old", "new", "check", "found"),
     [
-        ("near.py", "self._levels.full,", "0.5,", "the gold look earns its level", "it earns 0.5, not 1"),
-        ("near.py", "self._levels.miss,", "0.25,", "nothing shown earns nothing", "it earns 0.25, not 0"),
+        (
+            "near.py",
+            "self._levels.full,",
+            "0.5,",
+            "a look at the target earns `full`",
+            "the look earns 0.5, not 1",
+        ),
+        (
+            "near.py",
+            "self._levels.miss,",
+            "0.25,",
+            "nothing shown earns nothing",
+            "the look earns 0.25, not 0",
+        ),
         (
             "near.py",
             "            picture_size(trajectory.images[picture])",
             "            try:\n                picture_size(trajectory.images[picture])\n"
             "            except Exception:\n                return Verdict(0.0, '')",
             "a failure is unscored, never 0",
-            "no picture can be read, but it scores 0",
+            "no picture can be read, but the judge gives the score 0",
         ),
         (
             "near.py",
@@ -620,22 +682,22 @@ def test_a_loss_that_breaks_its_contract_is_found(
             'if crop.look != "verified":',
             "if crop.shown is None:",
             "a faked look is not rewarded",
-            "it earns 1 for black in place of the region that the call claims: it believes `Call.crops`",
+            "a score of 1 for black in place of the region that the call claims: the judge believes `Call.",
         ),
         (
             "near.py",
             'if crop.look != "verified":',
             'if "faked" in (crop.look, *trajectory.calls[k].flags):',
             "a faked look is not rewarded",
-            "it earns 1 for noise in place of the region that the call claims: it believes `Call.crops`, "
-            'which code writes itself: reward it only where `crop.look` is "verified"',
+            "a score of 1 for noise in place of the region that the call claims: the judge believes "
+            '`Call.crops`, which code writes itself: reward a look only where `crop.look` is "verified"',
         ),
         (
             "near.py",
             "if await self.shows_target(sample, trajectory, k):",
             "if [crop for crop in trajectory.calls[k].crops if crop.bbox[0] == 56]:",
             "a faked look is not rewarded",
-            "it believes `Call.crops`",
+            "the judge believes `Call.crops`",
         ),
         (
             "near.py",
@@ -647,26 +709,32 @@ def test_a_loss_that_breaks_its_contract_is_found(
             "a faked look is not rewarded",
             "black in place of the region that the call claims is not scored: down",
         ),
-        ("near.py", "def shows_small", "def shows_tiny", "it says what is too small", "no `shows_small("),
+        (
+            "near.py",
+            "def shows_small",
+            "def shows_tiny",
+            "`shows_small` answers the audit",
+            "no method `shows_small(",
+        ),
         (
             "near.py",
             "        return False\n\n\ndef",
             "        return True\n\n\ndef",
-            "it says what is too",
+            "`shows_small` answers the audit",
             "is True",
         ),
         (
             "near.py",
             "bool(sample.evidence)",
             "False",
-            "the gold look earns its level",
+            "a look at the target earns `full`",
             "give EvidencePart an",
         ),
         (
             "brief.py",
             "max(0.0, 1.0 - words / section.words)",
             "-0.5",
-            "scores lie within its bounds",
+            "scores lie within the bounds",
             "[0, 1]",
         ),
         (
@@ -674,7 +742,7 @@ def test_a_loss_that_breaks_its_contract_is_found(
             "    words = len(scene",
             "    from vtune.errors import DataError\n    if not scene.trajectory.reply.strip():\n"
             "        raise DataError('no words')\n    words = len(scene",
-            "scores lie within its bounds",
+            "scores lie within the bounds",
             "earn the least",
         ),
         (
@@ -688,14 +756,14 @@ def test_a_loss_that_breaks_its_contract_is_found(
             "near.py",
             '"near: on a target"',
             "''",
-            "the gold look earns its level",
+            "a look at the target earns `full`",
             "a level of 1 has no reason",
         ),
         (
             "near.py",
             "            picture_size(trajectory.images[picture])",
             "            sample.extra['seen'] = picture_size(trajectory.images[picture])",
-            "it does not change the trajectory",
+            "sample and trajectory are not changed",
             "copy what you change",
         ),
         (
@@ -709,22 +777,22 @@ def test_a_loss_that_breaks_its_contract_is_found(
             "brief.py",
             "    words = len(scene",
             "    scene.sample.extra['seen'] = True\n    words = len(scene",
-            "it does not change the trajectory",
+            "sample and trajectory are not changed",
             "copy what you change",
         ),
         (
             "brief.py",
             "Brief(PartSection)",
             "Brief(PartSection, extra='ignore')",
-            "its section is strict",
-            "takes an unknown key",
+            "the section refuses unknown keys",
+            "accepts an unknown key",
         ),
         (
             "brief.py",
             "    words = len(scene",
             "    seen = scene.trajectory.images[0].data.startswith(b'not') * 9\n    words = seen + len(scene",
             "what failed on our side is null",
-            "a picture cannot be read, but it scores 0.",
+            "a picture cannot be read, but the part gives 0.",
         ),
         (
             "brief.py",
@@ -737,7 +805,7 @@ def test_a_loss_that_breaks_its_contract_is_found(
             "brief.py",
             "words = len(scene",
             "words = len(scene.found['accuracy'].__dataclass_fields__.keys() & {'score'}) * len(scene",
-            "what it cannot score is null",
+            "null where other parts are null",
             "return Unscored(why)",
         ),
     ],
@@ -770,7 +838,7 @@ AGREES = """    try:
         (
             "lambda text: 'TRUE'",
             "lambda text: 'perhaps'",
-            "scores lie within its bounds",
+            "scores lie within the bounds",
             "wrote 'perhaps' instead",
         ),
         (
@@ -783,7 +851,7 @@ AGREES = """    try:
             "Unscored(error.what)",
             "Verdict(0.0, 'down')",
             "what failed on our side is null",
-            "the model does not answer, but it scores 0, not 1: do not catch the error",
+            "the model does not answer, but the part gives 0, not 1: do not catch the error",
         ),
     ],
 )
@@ -814,20 +882,25 @@ LOOKS = """        shows = await self._client.ask_for(Prompt("", "Is it there?")
     [
         ("", "", "", ""),
         (", says=says", "", "", ""),
-        ("full if shows", "full if not shows", "the gold look earns its level", "it earns 0, not 1"),
+        (
+            "full if shows",
+            "full if not shows",
+            "a look at the target earns `full`",
+            "the look earns 0, not 1",
+        ),
         (
             "        shows = await",
             "        self._client.ask_for = down\n        shows = await",
-            "the gold look earns its level",
+            "a look at the target earns `full`",
             "down",
         ),
-        ("return {", "return text or {", "nothing shown earns nothing", "it earns 1, not 0"),
+        ("return {", "return text or {", "nothing shown earns nothing", "the look earns 1, not 0"),
         (
             "        shows = await",
             "        if any(crop.bbox[0] > 50 for crop in trajectory.calls[k].crops):\n"
             "            return Verdict(self._levels.full, 'it says so')\n        shows = await",
             "a faked look is not rewarded",
-            "it earns 1 for black",
+            "a score of 1 for black",
         ),
     ],
 )
@@ -854,8 +927,8 @@ def test_an_evidence_judge_that_asks_a_model_is_checked_with_its_sample_replies(
     assert next(iter(wrong), "") == check
     assert found in wrong.get(check, "")
     looks = {one["name"]: one["found"] for one in check_parts([path])["parts"][0]["checks"]}
-    told = "a model decides: say in `says` what it says, and it is tried"
-    assert (looks["the gold look earns its level"] == told) is (old == ", says=says")
+    told = "not tested, because a model decides: give EvidencePart `says`, the model's replies"
+    assert (looks["a look at the target earns `full`"] == told) is (old == ", says=says")
 
 
 @pytest.mark.parametrize("says", [True, False])
@@ -867,7 +940,7 @@ def test_without_a_model_a_too_small_target_does_not_count_as_shown(tmp_path: Pa
     text = text.replace("        return False\n\n\ndef", f"        return {says}\n\n\ndef")
     path = tmp_path / "mine.py"
     path.write_text(text)
-    wrong = broken(path).get("it says what is too small", "")
+    wrong = broken(path).get("`shows_small` answers the audit", "")
     assert wrong.startswith("shows_small is True, and no model answers") is says
 
 
@@ -895,8 +968,8 @@ def test_a_judge_that_ignores_claimed_regions_is_not_called_gullible(tmp_path: P
     assert "a faked look is not rewarded" not in broken(path)
     checks = {one["name"]: one["found"] for one in check_parts([path])["parts"][0]["checks"]}
     wanted = {
-        "picture": "it does not go by the region that a call claims",
-        "text": "it judges what a call returns",
+        "picture": "the judge does not use the region that a call claims",
+        "text": "not tested: the judge reads what a call returns",
     }
     assert checks["a faked look is not rewarded"].startswith(wanted[judged])
 
@@ -961,8 +1034,8 @@ def test_a_recipe_or_suite_stands_for_the_files_that_it_uses(tmp_path: Path) -> 
 def test_a_format_whose_rows_name_a_verifier_of_another_file_is_checked_beside_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text((OWN / "lines.py").read_text().replace('"exact"', '"anls"'))
     alone = broken(tmp_path / "mine.py")
-    assert "unknown verifier 'anls'" in alone["their ground truths can be judged"]
-    assert "vtune parts check FORMAT.py VERIFIER.py" in alone["their ground truths can be judged"]
+    assert "unknown verifier 'anls'" in alone["ground truths can be judged"]
+    assert "vtune parts check FORMAT.py VERIFIER.py" in alone["ground truths can be judged"]
     ended = vtune("parts", "check", tmp_path / "mine.py", OWN / "anls.py", "--json")
     assert ended.code == 0, ended.out
     assert [part["name"] for part in json.loads(ended.out)["parts"]] == ["lines", "anls"]

@@ -154,4 +154,4 @@ def section_of(model: type[T], values: Mapping[str, Any], fix: str) -> T:
     except ValidationError as error:
         wrong = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors())
         what = "; ".join(f"`{place}`: {message[:1].lower()}{message[1:]}" for place, message in wrong)
-        raise Broken(f"its section is wrong: {what}", fix) from None
+        raise Broken(f"the section is wrong: {what}", fix) from None

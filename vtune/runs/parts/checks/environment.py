@@ -25,7 +25,7 @@ from vtune.tools import TOOLS
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.toolbox import Toolbox
 
-TURNS = "correct the turns of its `trial`"
+TURNS = "correct the turns of `trial`"
 SEED = 1
 """Seed of the test episodes: the same for all, so they must come out alike."""
 
@@ -41,7 +41,7 @@ def check_environment(name: str) -> list[Check]:
             return "open"
 
         try:
-            first = tried("the tools of its trial open", open_all)
+            first = tried("the tools of the trial open", open_all)
             if not found:
                 return [first]
             (trial,) = found
@@ -50,15 +50,15 @@ def check_environment(name: str) -> list[Check]:
                 return lambda: runner.run(check())
 
             return [
-                tried("it opens and answers a turn", run(trial.answers)),
-                tried("its turns bring it to an end", run(trial.ends)),
+                tried("an episode opens and answers a turn", run(trial.answers)),
+                tried("the turns of the trial end the episode", run(trial.ends)),
                 tried("odd turns are the model's mistake", run(trial.odd)),
-                tried("its pictures show what it says", run(trial.shows)),
+                tried("pictures show the stated regions", run(trial.shows)),
                 tried("a last turn is also observed", run(trial.lasts)),
                 tried("two trajectories share no state", run(trial.apart)),
-                tried("it does not change the sample", run(trial.unchanged)),
+                tried("the sample is not changed", run(trial.unchanged)),
                 tried("a reward lies in [0, 1]", run(trial.pays)),
-                tried("it also closes before the first turn", run(trial.closes)),
+                tried("an episode closes before a turn, too", run(trial.closes)),
                 tried("fast enough", trial.fast),
             ]
         finally:
@@ -124,7 +124,7 @@ class _Played:
     async def answers(self) -> str:
         found = (await self._alone()).said[0]
         if found is None:
-            return "its first turn ends it"
+            return "the first turn of the trial ends the conversation"
         pictures = [size_of(data) for act in found for data in act.seen.images]
         shown = ", ".join(f"{width}x{height}" for width, height in pictures)
         length = sum(len(act.seen.text) for act in found)
@@ -134,26 +134,26 @@ class _Played:
         turns, once = self._trial.turns, self._trial.once
         if len(turns) == 1 and not once:
             raise Broken(
-                "its trial has one turn, which ends it: no answered turn is tried",
+                "the trial has one turn, which ends it: no turn with an answer is tested",
                 "give the trial a turn that is answered before the last, or say `once=True` if every "
                 "turn without a mistake ends it",
             )
         if len(turns) > 1 and once:
-            raise Broken(f"its trial says `once`, but has {len(turns)} turns", "leave `once` out")
+            raise Broken(f"the trial says `once`, but has {len(turns)} turns", "leave `once` out")
         *before, last = said = (await self._alone()).said
         if len(said) < len(self._trial.turns):
             raise Broken(
-                f"turn {len(said)} of its trial ends it, before the last",
+                f"turn {len(said)} of the trial ends the conversation, before the last",
                 f"let `observe` return None only at the end; or {TURNS}",
             )
         if last is not None:
             raise Broken(
-                "the last turn of its trial does not end it",
+                "the last turn of the trial does not end the conversation",
                 f"let `observe` return None at the end; or {TURNS}",
             )
         failed = [act.seen for acts in before for act in acts or () if act.seen.status != "ok"]
         if failed:
-            raise Broken(f"a turn of its trial ends as {failed[0].status}: {failed[0].error}", TURNS)
+            raise Broken(f"a turn of the trial ends as {failed[0].status}: {failed[0].error}", TURNS)
         return f"after {len(self._trial.turns)} turn(s)"
 
     async def odd(self) -> str:
@@ -162,12 +162,12 @@ class _Played:
             answered = [act for act in acts or () if act.seen.status == "ok"]
             if self._trial.once and answered:
                 raise Broken(
-                    f"its trial says `once`, but {text!r:.40} is answered: {answered[0].seen.text!r:.60}",
+                    f"the trial says `once`, but {text!r:.40} is answered: {answered[0].seen.text!r:.60}",
                     "leave `once` out, and give the trial a turn that is answered before the last",
                 )
         # A policy also makes mistakes in the middle of a conversation.
         await self._walk([one for turn in self._trial.turns for one in (turn, *ODD)])
-        return f"{len(ODD)} turns of nonsense, also between its own"
+        return f"{len(ODD)} turns of nonsense, also between those of the trial"
 
     async def shows(self) -> str:
         """Whether pictures show the regions that acts say they show; most acts name none."""
@@ -184,7 +184,7 @@ class _Played:
     async def lasts(self) -> str:
         """If no turn is left, what comes back is recorded, but the policy never sees it."""
         said = (await self._walk(self._trial.turns[:1], last=True)).said[0]
-        return "it ends it" if said is None else f"{len(said)} act(s)"
+        return "the turn ends the conversation" if said is None else f"{len(said)} act(s)"
 
     async def unchanged(self) -> str:
         """The rollouts of a group share the sample, and the reward reads it."""
@@ -192,8 +192,8 @@ class _Played:
         async with opened(start) as episode:
             await self._played(episode, self._trial.turns)
         if start.sample != replace(fresh, environment=self._name):
-            raise Broken("its trial changed the sample", "keep state in the episode")
-        return "after its trial"
+            raise Broken("the environment changed the sample", "keep state in the episode")
+        return "after the trial"
 
     async def apart(self) -> str:
         turns = self._trial.turns
@@ -209,7 +209,7 @@ class _Played:
     async def pays(self) -> str:
         begun, ended = await self._walk(()), await self._alone()
         if begun.outcome is None or ended.outcome is None:
-            return "it returns none: the sample's verifier judges"
+            return "no reward: the sample's verifier judges"
         return f"{begun.outcome.score:g} before the first turn, {ended.outcome.score:g} at the end"
 
     async def closes(self) -> str:
@@ -229,8 +229,8 @@ class _Played:
         trial = self._part.trial
         if trial is None or not trial.turns:
             raise Broken(
-                "it has no trial",
-                "give EnvironmentPart a `trial`: a sample, and turns that bring it to an end",
+                "the environment has no trial",
+                "give EnvironmentPart a `trial`: a sample, and turns that bring the conversation to an end",
             )
         return trial
 

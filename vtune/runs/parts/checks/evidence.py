@@ -58,7 +58,7 @@ class _Trial:
     def untold(self) -> str:
         """Why the score of a look cannot be known here; empty if it can."""
         if self.part.asks_model and self.part.says is None:
-            return "a model decides: say in `says` what it says, and it is tried"
+            return "not tested, because a model decides: give EvidencePart `says`, the model's replies"
         return ""
 
     def judges(self, shows: bool) -> Judges:
@@ -76,21 +76,21 @@ class _Trial:
 
     def earns(self, done: Trajectory, wanted: float, shows: bool) -> str:
         if not self.part.judges(self.example.sample):
-            raise Broken("it does not judge the sample of its example", "give EvidencePart an `example`")
+            raise Broken(
+                "the judge does not judge the sample of the example", "give EvidencePart an `example`"
+            )
         if self.untold:
             return self.untold
         found = self.verdict(done, shows)
         if found.score != wanted:
             raise Broken(
-                f"it earns {found.score:g}, not {wanted:g}", "give a level of `levels`: full or miss"
+                f"the look earns {found.score:g}, not {wanted:g}", "give a level of `levels`: full or miss"
             )
         if not found.why.strip():
             raise Broken(f"a level of {found.score:g} has no reason", "give the reason in `why`")
         judge = self.judges(shows).of(self.example.sample)
         if asyncio.run(judge.shows_target(self.example.sample, self.flagged(done), 0)) is not shows:
-            raise Broken(
-                f"shows_target is {not shows}", f"let it be {shows} for this look, as the score says"
-            )
+            raise Broken(f"shows_target is {not shows}", f"return {shows} for this look, as the score says")
         return f"{found.score:g}"
 
     def gold(self) -> str:
@@ -122,14 +122,17 @@ class _Trial:
         sample = self.example.sample
         down = ScriptedJudge(None) if self.part.asks_model else None
         if not callable(getattr(self.part.opened(self.levels, down), "shows_small", None)):
-            raise Broken("it has no `shows_small(sample, trajectory, k)`", "write it: the audit asks for it")
+            raise Broken(
+                "the judge has no method `shows_small(sample, trajectory, k)`",
+                "add this method: the audit calls it",
+            )
         if self.untold:
             # Whatever the model would say: if it is down, the judge cannot know that something is shown.
             judge = opened_judge(self.name, self.levels, down)
             with suppress(ServiceError):
                 if asyncio.run(judge.shows_small(sample, self.flagged(self.example.nothing), 0)):
                     raise Broken(
-                        "shows_small is True, and no model answers", "ask the model, or let it be False"
+                        "shows_small is True, and no model answers", "ask the model, or return False"
                     )
             return self.untold
         looks = (
@@ -142,14 +145,14 @@ class _Trial:
             if said is None or said:
                 raise Broken(
                     f"shows_small is {said!r} for {what}",
-                    "let it be True for targets too small to count alone",
+                    "return True only for targets too small to count alone",
                 )
-        return "neither of the two looks"
+        return "neither of the two looks is too small"
 
     def faked(self) -> str:
         """Whether it goes by what a call shows, not by what its code claims to show."""
         if self.part.reads_text:
-            return "it judges what a call returns in words"
+            return "not tested: the judge reads what a call returns in words"
         return self.untold or check_unpaid(self.example.gold, self.paid, regions=self.part.example is None)
 
     def paid(self, done: Trajectory) -> str:
@@ -158,7 +161,7 @@ class _Trial:
         judge = self.judges(False).of(sample)
         score = asyncio.run(judge.judge(sample, done, 0)).score
         if score > self.levels.miss:
-            return f"it earns {score:g}"
+            return f"a score of {score:g}"
         asked = {"shows_target": judge.shows_target, "shows_small": judge.shows_small}
         said = [name for name, ask in asked.items() if asyncio.run(ask(sample, done, 0))]
         return f"{said[0]} is True" if said else ""
@@ -183,8 +186,8 @@ class _Trial:
         for ask in (judge.judge, judge.shows_target, judge.shows_small):
             asyncio.run(ask(sample, done, 0))
         if (sample, done) != before:
-            raise Broken("it changed the sample or the trajectory", "copy what you change")
-        return "neither sample nor trajectory"
+            raise Broken("the judge changed the sample or the trajectory", "copy what you change")
+        return "neither of them"
 
     def fails(self) -> str:
         """Whether a judge that cannot see reports that instead of a score."""
@@ -199,10 +202,10 @@ class _Trial:
         except VtuneError as error:
             return f"unscored: {error.what}"
         if not part.asks_model and verdict.score == self.levels.full:
-            return "it reads no picture"
+            return "the judge reads no picture"
         raise Broken(
-            f"{'no model answers' if part.asks_model else 'no picture can be read'}, but it scores "
-            f"{verdict.score:g}",
+            f"{'no model answers' if part.asks_model else 'no picture can be read'}, but the "
+            f"judge gives the score {verdict.score:g}",
             "do not catch the error, or raise ServiceError",
         )
 
@@ -211,13 +214,13 @@ def check_evidence(name: str) -> list[Check]:
     """A look at the target earns its level, any other look nothing, and a failure stays unscored."""
     trial = _Trial(name, EVIDENCE[name])
     return [
-        tried("the gold look earns its level", trial.gold),
+        tried("a look at the target earns `full`", trial.gold),
         tried("nothing shown earns nothing", trial.nothing),
         tried("looks in between have a score", trial.between),
-        tried("it says what is too small", trial.small),
+        tried("`shows_small` answers the audit", trial.small),
         tried("a faked look is not rewarded", trial.faked),
         tried("the same look earns the same", trial.same),
-        tried("it does not change the trajectory", trial.unchanged),
+        tried("sample and trajectory are not changed", trial.unchanged),
         tried("a failure is unscored, never 0", trial.fails),
     ]
 

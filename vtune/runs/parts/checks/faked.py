@@ -44,7 +44,7 @@ def check_unpaid(done: Trajectory, paid: Callable[[Trajectory], str], *, regions
         Broken: If the judge pays for one; says what the judge believed.
     """
     if not any(crop.shown is not None for crop in done.calls[0].crops):
-        return "its look claims no region"
+        return "not tested: the look of the example claims no region"
     tried = []
     for what, fake in fakes(done):
         tried.append(what)
@@ -53,17 +53,17 @@ def check_unpaid(done: Trajectory, paid: Callable[[Trajectory], str], *, regions
         except (ServiceError, DataError) as error:
             raise Broken(
                 f"{what} in place of the region that the call claims is not scored: {error.what}",
-                "score it as a miss: otherwise a policy earns rewards with looks that show nothing",
+                "score such a look as a miss: otherwise a policy earns rewards with looks that show nothing",
             ) from error
         if not found:
             continue
         believed = next((name for name, less in BELIEVED if not _still(paid, _first(fake, less))), "")
         if not regions and believed != "`Call.crops`":
-            return "it does not go by the region that a call claims"
+            return "the judge does not use the region that a call claims"
         raise Broken(
-            f"{found} for {what} in place of the region that the call claims: it believes "
+            f"{found} for {what} in place of the region that the call claims: the judge believes "
             f"{believed or 'any call'}, which code writes itself",
-            'reward it only where `crop.look` is "verified", or look at `trajectory.images[crop.shown]` '
+            'reward a look only where `crop.look` is "verified", or look at `trajectory.images[crop.shown]` '
             "itself",
         )
     return f"neither {', '.join(tried[:-1])} nor {tried[-1]}"

@@ -51,14 +51,14 @@ class _Trial:
         if not all(counts.values()):
             raise Broken(f"parameters by part: {counts}", "correct `vision` or `connector`")
         if (found := shape_of(self.config).parameters) != counts:
-            raise Broken(f"its shape counts {found}, the model has {counts}", "correct `shape`")
+            raise Broken(f"`shape` counts {found}, the model has {counts}", "correct `shape`")
         return ", ".join(f"{part} {count}" for part, count in counts.items())
 
     def picture(self) -> str:
         shown = self.policy.pictures.shown(self.pixels)
         if shown.size != (size := self.policy.pictures.shown_size(self.data)):
             raise Broken(
-                f"it is shown in {shown.width} x {shown.height} pixels, not in {size[0]} x {size[1]}",
+                f"a picture is shown in {shown.width} x {shown.height} pixels, not in {size[0]} x {size[1]}",
                 "let the processor and `shown_size` agree",
             )
         if self.pixels.tokens * self.policy.merge**2 != len(self.pixels.levels):
@@ -120,15 +120,15 @@ def check_family(name: str) -> list[Check]:
             found.append(_Trial(name, Path(folder) / name))
             return f"{sum(parameter.numel() for parameter in found[0].policy.model.parameters())} parameters"
 
-        first = tried("its tiny model is built and loads", built)
+        first = tried("the tiny model is built and loads", built)
         if not found:
             return [first]
         (trial,) = found
         return [
             first,
-            tried("its parts are those of its shape", trial.parts),
-            tried("a picture is shown as it is seen", trial.picture),
+            tried("`shape` counts the parameters", trial.parts),
+            tried("a picture has the size of `shown_size`", trial.picture),
             tried("text cannot forge a token", trial.forged),
-            tried("it speaks the tool template", trial.template),
+            tried("calls follow the tool template", trial.template),
             tried("samples match the model's probabilities", trial.drawn),
         ]

@@ -41,8 +41,8 @@ TOKENS = 8
 KNOWN = {field.name for field in fields(Sample)} & {field.name for field in fields(Trajectory)}
 """Fields that both kinds of rows have."""
 
-ONE_BY_ONE = "it looks at one row after the other"
-ASKS = "a model or a person looks at rows that are read for it"
+ONE_BY_ONE = "not tested: the filter looks at one row at a time"
+ASKS = "not tested: a model or a person decides"
 
 
 class _Trial:
@@ -138,8 +138,8 @@ class _Trial:
         for kind in self.kinds:
             if 0 in self.first(kind):
                 raise Broken(
-                    f"it drops the row of `keeps`: {self.first(kind)[0]}",
-                    "return None for it, or give another `keeps`",
+                    f"the filter drops the row of `keeps`: {self.first(kind)[0]}",
+                    "return None for this row, or give another `keeps`",
                 )
         return f"kept ({' and '.join(self.kinds)})"
 
@@ -149,12 +149,14 @@ class _Trial:
             found = self.first(kind)
             gone = [found[number] for number in alike if number in found]
             if not gone and not self.part.drops:
-                raise Broken("it has no example of a row that it drops", "give its FilterPart one in `drops`")
+                raise Broken("there is no example of a row to drop", "give FilterPart one in `drops`")
             if not gone:
-                raise Broken("it keeps the row of `drops`", "give the reason to drop it as a text")
+                raise Broken(
+                    "the filter keeps the row of `drops`", "return the reason to drop this row, a text"
+                )
             for why in found.values():
                 if not isinstance(why, str) or not why.strip():
-                    raise Broken(f"its reason to drop a row is {why!r}", "give the reason as a text")
+                    raise Broken(f"the reason to drop a row is {why!r}", "return the reason as a text")
         return str(gone[0])
 
     def same(self) -> str:
@@ -190,7 +192,7 @@ class _Trial:
             before = copy.deepcopy(items)
             self.direct(items)
             if items != before:
-                raise Broken("it changed a row", "leave the row as it is: copy what you change")
+                raise Broken("the filter changed a row", "copy what you change")
         return f"{len(self.rows)} rows"
 
     def of_nothing(self) -> str:
@@ -198,7 +200,9 @@ class _Trial:
             return ONE_BY_ONE
         found = self.part.corpus.decide(self.section(), [], Random(0))
         if found:
-            raise Broken(f"without rows it drops {len(found)}", "give {} where there are no rows")
+            raise Broken(
+                f"{len(found)} drop(s), although there are no rows", "return {} where there are no rows"
+            )
         return "drops none"
 
     def strict(self) -> str:
@@ -208,21 +212,28 @@ class _Trial:
         except Broken:
             own = [key for key in self.part.section.model_fields if key not in Selected.model_fields]
             return f"own keys: {', '.join(own) or 'none'}"
-        raise Broken("it takes an unknown key", "leave `extra` of its model_config as it is")
+        raise Broken(
+            "the section accepts an unknown key", "do not change `extra` of the section's model_config"
+        )
 
     def elsewhere(self) -> str:
         section = self.section()
         if pickle.loads(pickle.dumps(section)) != section:
-            raise Broken("its section changes when it is pickled", "define its class at the top of the file")
+            raise Broken(
+                "the section is different after pickling",
+                "define the section's class at the top level of the file",
+            )
         if self.part.corpus is None:
-            return "its section can be sent"
+            return "the section can be sent"
         for kind in self.kinds:
             keys = [(item.source, self.part.corpus.key(section, item)) for item in self.items(kind)]
             sent = pickle.loads(pickle.dumps(keys))
             here, there = (self.part.corpus.decide(section, one, Random(0)) for one in (keys, sent))
             if here != there:
-                raise Broken("with pickled keys it drops other rows", "use plain values as keys")
-        return "its section and its keys can be sent"
+                raise Broken(
+                    "the filter drops other rows when the keys were pickled", "use plain values as keys"
+                )
+        return "the section and the keys can be sent"
 
     def fast(self) -> str:
         if self.part.how is None:
@@ -266,9 +277,9 @@ def check_filter(name: str) -> list[Check]:
             tried("a good row passes", trial.keeps),
             tried("a bad row is dropped with a reason", trial.drops),
             tried("the same row has the same result", trial.same),
-            tried("it does not change rows", trial.unchanged),
-            tried("without rows it drops none", trial.of_nothing),
-            tried("its section is strict", trial.strict),
-            tried("what it sends crosses processes", trial.elsewhere),
+            tried("rows are not changed", trial.unchanged),
+            tried("no rows, no drops", trial.of_nothing),
+            tried("the section refuses unknown keys", trial.strict),
+            tried("section and keys cross processes", trial.elsewhere),
             tried("fast enough", trial.fast),
         ]

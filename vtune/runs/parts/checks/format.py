@@ -33,7 +33,9 @@ class _Trial:
     @cached_property
     def specimen(self) -> Specimen:
         if self._layout.specimen is None:
-            raise Broken("it has none", "give Format a `specimen` that writes a few rows into a folder")
+            raise Broken(
+                "the format has no specimen", "give Format a `specimen` that writes a few rows into a folder"
+            )
         return self._layout.specimen(self._folder)
 
     @property
@@ -47,7 +49,7 @@ class _Trial:
             if isinstance(entry, DataError):
                 raise Broken(entry.what, entry.fix)
             if not isinstance(entry, Sample | Trajectory):
-                raise Broken(f"it returns {type(entry).__name__}", "yield (Place, Sample or DataError)")
+                raise Broken(f"`read` yields {type(entry).__name__}", "yield (Place, Sample or DataError)")
         if not entries:
             raise Broken("no row was read", "yield an entry per row, or write more in `specimen`")
         return [entry for entry in entries if not isinstance(entry, DataError)]
@@ -61,7 +63,7 @@ class _Trial:
             if sample.verifier not in VERIFIERS:
                 raise Broken(
                     f"unknown verifier {sample.verifier!r}",
-                    "one of your own is known if its file is checked with this one: `vtune parts check "
+                    "to use a verifier of your own, check both files: `vtune parts check "
                     f"FORMAT.py VERIFIER.py`; {nearest(sample.verifier, VERIFIERS)}",
                 )
             check_ground_truth(sample)
@@ -73,14 +75,15 @@ class _Trial:
     def same(self) -> str:
         if self.entries() != self.entries():
             raise Broken(
-                "the same file gives different rows the second time", "let it not depend on chance or time"
+                "the same file gives different rows the second time",
+                "`read` must not depend on chance or time",
             )
         return "twice the same rows"
 
     def nonsense(self) -> str:
         path = self.specimen.path
         if path.is_dir():
-            return "it reads a folder"
+            return "not tested: the format reads a folder"
         path.write_text(NONSENSE, encoding="utf-8")
         try:
             entries = [entry for _, entry in self._layout.read(path, self.options)]
@@ -97,8 +100,8 @@ class _Trial:
     def elsewhere(self) -> str:
         entries = self.entries()
         if pickle.loads(pickle.dumps(entries)) != entries:
-            raise Broken("rows change when they are pickled", "fill samples with plain values")
-        return "they can be sent"
+            raise Broken("rows are different after pickling", "fill samples with plain values")
+        return "the rows can be sent"
 
     def written(self) -> str:
         return check_written(self._name, self.specimen, self._folder)
@@ -120,8 +123,8 @@ def check_format(name: str) -> list[Check]:
         return run
 
     return [
-        tried("the rows of its specimen are read", fresh(_Trial.read)),
-        tried("their ground truths can be judged", fresh(_Trial.judged)),
+        tried("the rows of the specimen are read", fresh(_Trial.read)),
+        tried("ground truths can be judged", fresh(_Trial.judged)),
         tried("the same file gives the same rows", fresh(_Trial.same)),
         tried("nonsense is an error", fresh(_Trial.nonsense)),
         tried("rows cross processes", fresh(_Trial.elsewhere)),

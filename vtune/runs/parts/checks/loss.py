@@ -29,16 +29,16 @@ def check_loss(name: str) -> list[Check]:
     """Its section, and its loss and gradient on random tokens, which are always the same."""
     trial = _Trial(name, LOSSES[name])
     return [
-        tried("its section is strict and can be sent", trial.section),
+        tried("the section is strict and can be sent", trial.section),
         tried("one loss value per token", trial.one_per_token),
-        tried("it does not change its tokens", trial.unchanged),
+        tried("tokens are not changed", trial.unchanged),
         tried("loss and gradient are finite", trial.finite),
         tried("no advantage, no gradient", trial.nothing_to_learn),
         tried("the gradient follows the advantage", trial.follows),
-        tried("on policy it is what it says", trial.on_policy),
+        tried("`coincides_on_policy` is correct", trial.on_policy),
         tried("the order of sequences changes nothing", trial.permuted),
         tried("other sequences change nothing", trial.alone),
-        tried("it also takes no tokens", trial.without_tokens),
+        tried("a batch without tokens is accepted", trial.without_tokens),
     ]
 
 
@@ -57,17 +57,22 @@ class _Trial:
         if not issubclass(self.loss.section, PolicyLoss):
             raise Broken(
                 f"{self.loss.section.__name__} is not derived from PolicyLoss",
-                "derive it: it has the shared keys",
+                "derive the section from PolicyLoss, which has the shared keys",
             )
         found = self.read()
         if pickle.loads(pickle.dumps(found)) != found:
-            raise Broken("its section changes when it is pickled", "define its class at the top of the file")
+            raise Broken(
+                "the section is different after pickling",
+                "define the section's class at the top level of the file",
+            )
         try:
             self.read(no_such_key=1)
         except ValueError:
             own = [key for key in self.loss.section.model_fields if key not in PolicyLoss.model_fields]
             return f"own keys: {', '.join(own) or 'none'}"
-        raise Broken("it takes an unknown key", "leave `extra` of its model_config as it is")
+        raise Broken(
+            "the section accepts an unknown key", "do not change `extra` of the section's model_config"
+        )
 
     def one_per_token(self) -> str:
         tokens = _drawn()
@@ -81,15 +86,17 @@ class _Trial:
         self.terms(tokens)
         for name, old, new in zip(("logprobs", *FIELDS), before, _values(tokens), strict=True):
             if not torch.equal(old, new):
-                raise Broken(f"it changed `{name}`", "leave out in-place operations such as `mul_`")
-        return "none of its tensors"
+                raise Broken(f"the loss changed `{name}`", "leave out in-place operations such as `mul_`")
+        return "none of the tensors changed"
 
     def finite(self) -> str:
         for off in (None, *FAR):
             _, gradient = self.learnt(_drawn(off=off))
             if not torch.isfinite(gradient).all():
                 where = "drawn at random" if off is None else f"of {off:g} nats"
-                raise Broken(f"a gradient is not finite at a log-ratio {where}", "clamp it, see `ratio_of`")
+                raise Broken(
+                    f"a gradient is not finite at a log-ratio {where}", "clamp the log-ratio, see `ratio_of`"
+                )
         return f"also at log-ratios of {FAR[0]:g} and {FAR[1]:g} nats"
 
     def nothing_to_learn(self) -> str:
@@ -111,9 +118,9 @@ class _Trial:
                 gain, slope = (float(value[wrong[0]]) for value in (tokens.advantages, gradient))
                 raise Broken(
                     f"at a ratio of 1 an advantage of {gain:.2g} has the gradient {slope:.2g}",
-                    "it needs the opposite sign",
+                    "give the loss the opposite sign",
                 )
-        return "up where it is positive, down where it is negative"
+        return "up where the advantage is positive, else down"
 
     def on_policy(self) -> str:
         tokens = _drawn(off=0.0, off_policy=False)
@@ -121,18 +128,18 @@ class _Trial:
         same = torch.allclose(gradient, -tokens.advantages, rtol=NEAR, atol=NEAR)
         if self.loss.coincides_on_policy and not same:
             raise Broken(
-                "coincides_on_policy is True, but its gradient at a ratio of 1 is not -advantage",
+                "coincides_on_policy is True, but the gradient at a ratio of 1 is not -advantage",
                 "leave coincides_on_policy out",
             )
         if same and not self.loss.coincides_on_policy:
-            raise Broken("its gradient at a ratio of 1 is -advantage", "say coincides_on_policy=True")
+            raise Broken("the gradient at a ratio of 1 is -advantage", "say coincides_on_policy=True")
         return "the plain policy gradient" if same else "a gradient of its own"
 
     def permuted(self) -> str:
-        return self.rearranged([ORDER], "its sequence is elsewhere")
+        return self.rearranged([ORDER], "the sequences are in another order")
 
     def alone(self) -> str:
-        return self.rearranged([(number,) for number in range(len(LENGTHS))], "its sequence is alone")
+        return self.rearranged([(number,) for number in range(len(LENGTHS))], "the sequence is alone")
 
     def without_tokens(self) -> str:
         """A process with fewer micro-batches than the others takes part with no token to learn from."""
@@ -142,7 +149,8 @@ class _Trial:
         for field, value, other in zip(terms._fields, terms, found, strict=True):
             if (value is None) != (other is None):
                 raise Broken(
-                    f"`{field}` is None for some tokens and not for others", "give it always, or never"
+                    f"`{field}` is None for some tokens and not for others",
+                    "return this field always, or never",
                 )
         return "a process may have none while others have some"
 
@@ -160,7 +168,7 @@ class _Trial:
                     apart = float((before[at] - after).detach().abs().max())
                     raise Broken(
                         f"a token's {what} changes by {apart:.3g} when {when}",
-                        "let a token depend on its own sequence alone",
+                        "a token must depend on nothing outside its own sequence",
                     )
         return f"{len(LENGTHS)} sequences"
 

@@ -39,9 +39,9 @@ class _Trial:
         sample = self.sample(pictures, offered=offered)
         found = STYLES[self.name].turns(sample, names, [SIDES] * pictures, [SCHEMA] if offered else [], draw)
         if sample != self.sample(pictures, offered=offered):
-            raise Broken("it changed the sample", "copy what you change")
+            raise Broken("the style changed the sample", "copy what you change")
         if not isinstance(found, tuple) or not all(isinstance(turn, Message) for turn in found):
-            raise Broken(f"it returns {type(found).__name__}", "return a tuple of Message")
+            raise Broken(f"the style returns {type(found).__name__}", "return a tuple of Message")
         return found
 
     def becomes(self) -> str:
@@ -86,8 +86,8 @@ class _Trial:
     def elsewhere(self) -> str:
         found = self.turns(1)
         if pickle.loads(pickle.dumps(found)) != found:
-            raise Broken("turns change when they are pickled", "return plain messages")
-        return "they can be sent"
+            raise Broken("turns are different after pickling", "return plain messages")
+        return "the turns can be sent"
 
     def fast(self) -> str:
         most = "do only once, when the file is loaded, what is the same for all samples"
@@ -99,9 +99,9 @@ def check_prompt(name: str) -> list[Check]:
     trial = _Trial(name)
     return [
         tried("a sample becomes turns", trial.becomes),
-        tried("all its pictures are there", trial.shows),
-        tried("the question is there", trial.asks),
-        tried("its words vary as it says", trial.draws),
+        tried("all pictures are in the turns", trial.shows),
+        tried("the question is in the turns", trial.asks),
+        tried("`draws` says whether words vary", trial.draws),
         tried("turns cross processes", trial.elsewhere),
         tried("fast enough", trial.fast),
     ]

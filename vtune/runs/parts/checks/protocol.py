@@ -23,12 +23,12 @@ def check_protocol(name: str) -> list[Check]:
     if protocol.other is not None:
         rules |= {kind: protocol.other for kind in SPECIMENS if kind not in rules}
     if not rules:
-        return [tried("it has a rule", _no_rule)]
+        return [tried("there is a rule", _no_rule)]
     return [check for kind, rule in rules.items() for check in _checks(kind, rule)]
 
 
 def _no_rule() -> str:
-    raise Broken("it has none", "give Protocol `rules`, kind of question -> Rule, or `other`")
+    raise Broken("the protocol has no rule", "give Protocol `rules`, kind of question -> Rule, or `other`")
 
 
 def _checks(kind: str, rule: Rule) -> list[Check]:
@@ -37,13 +37,13 @@ def _checks(kind: str, rule: Rule) -> list[Check]:
         return [
             tried(f"{kind}: pictures stay in the prompt", _asks(rule, sample)),
             tried(f"{kind}: the right answer can be judged", _judged(rule, sample)),
-            tried(f"{kind}: its scorer is known", _scorer(rule)),
+            tried(f"{kind}: the scorer is known", _scorer(rule)),
         ]
     return [
         tried(f"{kind}: pictures stay in the prompt", _asks(rule, sample)),
         tried(f"{kind}: the right answer earns 1", _right(kind, rule, sample, right)),
         tried(f"{kind}: any text is graded, and the same way twice", _total(rule, sample, right)),
-        tried(f"{kind}: its scorer is known", _scorer(rule)),
+        tried(f"{kind}: the scorer is known", _scorer(rule)),
     ]
 
 
@@ -74,7 +74,7 @@ def _right(kind: str, rule: Rule, sample: Sample, right: str) -> Callable[[], st
                 return f"{reply!r} is 1"
         raise Broken(
             f"{replies[0]!r} is graded {grades[0]}",
-            "give it a score of 1 in `grade`; or give a right reply in `example` of the Rule",
+            "let `grade` give this reply a score of 1; or give a right reply in `example` of the Rule",
         )
 
     return run

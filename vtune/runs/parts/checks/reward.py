@@ -52,13 +52,13 @@ def check_reward(name: str) -> list[Check]:
     """Its scores stay in bounds, are reproducible, can be sent to processes, and are null if unknown."""
     trial = _Trial(name)
     return [
-        tried("scores lie within its bounds", trial.bounds),
+        tried("scores lie within the bounds", trial.bounds),
         tried("every score has a reason", trial.reasons),
         tried("the same trajectory scores the same", trial.same),
-        tried("it does not change the trajectory", trial.unchanged),
-        tried("its section is strict", trial.strict),
+        tried("sample and trajectory are not changed", trial.unchanged),
+        tried("the section refuses unknown keys", trial.strict),
         tried("scores and settings cross processes", trial.elsewhere),
-        tried("what it cannot score is null", trial.unscored),
+        tried("null where other parts are null", trial.unscored),
         tried("what failed on our side is null", trial.failed),
         tried("fast enough", trial.fast),
     ]
@@ -157,7 +157,7 @@ class _Trial:
         for a, b in zip(self.first, self.found(), strict=True):
             if a != b:
                 raise Broken(
-                    f"{_told(a)} and then {_told(b)}: {b.why}", "let it not depend on chance or state"
+                    f"{_told(a)} and then {_told(b)}: {b.why}", "a score must not depend on chance or state"
                 )
         return f"{len(self.first)} trajectories, twice"
 
@@ -167,7 +167,7 @@ class _Trial:
         before = copy.deepcopy(cases)
         self.found(*cases)
         if cases != before:
-            raise Broken("it changed the sample or the trajectory", "copy what you change")
+            raise Broken("the part changed the sample or the trajectory", "copy what you change")
         return f"{len(cases)} trajectories"
 
     def strict(self) -> str:
@@ -177,16 +177,18 @@ class _Trial:
         except Broken:
             own = [key for key in self.part.section.model_fields if key not in PartSection.model_fields]
             return f"own keys: {', '.join(own) or 'none'}"
-        raise Broken("it takes an unknown key", "leave `extra` of its model_config as it is")
+        raise Broken(
+            "the section accepts an unknown key", "do not change `extra` of the section's model_config"
+        )
 
     def elsewhere(self) -> str:
         for thing in (self.section(), self.first):
             if pickle.loads(pickle.dumps(thing)) != thing:
                 raise Broken(
-                    f"{type(thing).__name__} changes when it is pickled",
-                    "define its class at the top of the file",
+                    f"{type(thing).__name__} is different after pickling",
+                    "define this class at the top level of the file",
                 )
-        return "they can be sent"
+        return "scores and settings can be sent"
 
     def unscored(self) -> str:
         """If other parts are unknown, this part has no score either."""
@@ -196,8 +198,8 @@ class _Trial:
         if isinstance(found, Unscored):
             return f"unscored: {_why(found)}"
         if isinstance(usual, Verdict) and found.score == usual.score:
-            return "it does not depend on other parts"
-        raise Broken(f"other parts are unscored, but it scores {found.score:g}", "return Unscored(why)")
+            return "the part does not depend on others"
+        raise Broken(f"other parts are unscored, but this part gives {found.score:g}", "return Unscored(why)")
 
     def beside(self, calls: Sequence[Found], others: Found) -> Found:
         """Its score for the gold trajectory, given what calls and the other parts earn."""
@@ -230,23 +232,25 @@ class _Trial:
         for what, (whole, broken) in pairs.items():
             usual, found = self.found(whole, broken)
             if isinstance(usual, Unscored):
-                raise Broken(f"it is unscored where nothing failed: {usual.why}", "correct `score`")
+                raise Broken(f"the part is unscored where nothing failed: {usual.why}", "correct `score`")
             if isinstance(found, Unscored):
                 _why(found)
                 unscored.append(what)
             elif found.score != usual.score:
                 raise Broken(
-                    f"{what}, but it scores {found.score:g}, not {usual.score:g}",
+                    f"{what}, but the part gives {found.score:g}, not {usual.score:g}",
                     "do not catch the error, or return Unscored(why)",
                 )
         return (
-            f"unscored where {' or '.join(unscored)}" if unscored else "it needs neither pictures nor a model"
+            f"unscored where {' or '.join(unscored)}"
+            if unscored
+            else "the part needs neither pictures nor a model"
         )
 
     def fast(self) -> str:
         self.first  # noqa: B018 - one-off loading must not count towards a trajectory
         seconds = [self._seconds(done) for done in self.trajectories()]
-        return in_time(max(seconds), SLOWEST, "a trajectory", "do less: the others wait for it")
+        return in_time(max(seconds), SLOWEST, "a trajectory", "do less: all other scores wait meanwhile")
 
     def _seconds(self, done: Trajectory) -> float:
         async def score() -> float:

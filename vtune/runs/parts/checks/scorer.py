@@ -69,9 +69,11 @@ def check_scorer(name: str) -> list[Check]:
         before = copy.deepcopy(marks)
         first = SCORERS[name](marks)
         if marks != before:
-            raise Broken("it changed the marks, or their order", "copy what you change")
+            raise Broken("the scorer changed the marks, or their order", "copy what you change")
         if SCORERS[name](marks) != first:
-            raise Broken("the same marks give different results", "let it not depend on chance or state")
+            raise Broken(
+                "the same marks give different results", "the result must not depend on chance or state"
+            )
         return "twice, and the marks stay as they are"
 
     def written() -> str:
@@ -93,6 +95,6 @@ def check_scorer(name: str) -> list[Check]:
         tried("unscored marks do not lower the score", gives((1.0, 1.0, 1.0, None), 1.0, KNOWN)),
         tried("the order changes nothing", ordered),
         tried("the same marks give the same", again),
-        tried("what it gives can be written", written),
+        tried("the result can be written as JSON", written),
         tried("fast enough", fast),
     ]

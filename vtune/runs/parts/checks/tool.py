@@ -61,7 +61,7 @@ MODES = {
 SEED = 1
 """Seed of the sessions that code runs in."""
 
-SLOW = "do less, or give up in time: the policy waits for it"
+SLOW = "do less, or give up in time: the policy waits"
 SLOWEST_TOOL = 10.0
 """Seconds per call at most, ours."""
 
@@ -73,7 +73,7 @@ def check_tool(name: str) -> list[Check]:
     def called(arguments: Mapping[str, Any] | None) -> Observation:
         if arguments is None:
             raise Broken(
-                "it has none", "give ToolPart an `example`: arguments of a call that any picture allows"
+                "the tool has no example", "give ToolPart an `example`: arguments that any picture allows"
             )
         (found,) = asyncio.run(_called(name, arguments))
         seconds.append(found.seconds)
@@ -82,14 +82,11 @@ def check_tool(name: str) -> list[Check]:
     def answers() -> str:
         found = called(TOOLS[name].example)
         if found.status != "ok":
-            raise Broken(
-                f"the call of its example ends as {found.status}: {found.error}",
-                EXAMPLE,
-            )
+            raise Broken(f"the call of the example ends as {found.status}: {found.error}", EXAMPLE)
         marks = found.text.count(IMAGE_MARK)
         if marks != len(found.images):
             raise Broken(
-                f"its text has {marks} {IMAGE_MARK} for {len(found.images)} picture(s)",
+                f"the returned text has {marks} {IMAGE_MARK} for {len(found.images)} picture(s)",
                 "give one mark per picture",
             )
         shown = ", ".join("{}x{}".format(*size_of(image)) for image in found.images)
@@ -116,13 +113,13 @@ def check_tool(name: str) -> list[Check]:
 
     looking = [tried("`look` asks for the region", lambda: _looks_there(name))] if TOOLS[name].look else []
     return [
-        tried("it opens and answers a call", answers),
+        tried("the tool opens and answers a call", answers),
         tried("bad arguments are the model's mistake", refuses),
-        tried("so are odd values", survives),
+        tried("odd values are the model's mistake", survives),
         tried("the same call gives the same", lambda: _repeats(name)),
-        tried("it does not change the sample", lambda: _leaves(name)),
-        tried("it takes other kinds of pictures", lambda: _takes(name)),
-        tried("its pictures show what it says", lambda: _shows(name)),
+        tried("the sample is not changed", lambda: _leaves(name)),
+        tried("other kinds of pictures are accepted", lambda: _takes(name)),
+        tried("pictures show the stated regions", lambda: _shows(name)),
         *looking,
         tried("fast enough", fast),
     ]
@@ -149,7 +146,7 @@ def _takes(name: str) -> str:
     example = TOOLS[name].example or {}
     (plain,) = asyncio.run(_called(name, example))
     if plain.status != "ok":
-        raise Broken(f"the call of its example ends as {plain.status}: {plain.error}", EXAMPLE)
+        raise Broken(f"the call of the example ends as {plain.status}: {plain.error}", EXAMPLE)
     for kind, mode in MODES.items():
         fix = 'take `.convert("RGB")` of the picture'
         try:
@@ -177,7 +174,7 @@ def _repeats(name: str) -> str:
     first, *_, last = asyncio.run(_called(name, example, *others, example))
     if replace(first, seconds=0.0) != replace(last, seconds=0.0):
         raise Broken(
-            "the call of its example gives a different result after other calls",
+            "the call of the example gives a different result after other calls",
             "keep nothing between calls: a group makes the same call once, and shares its result",
         )
     return f"twice, {len(others)} others between"
@@ -189,7 +186,7 @@ def _shows(name: str) -> str:
     (found,) = asyncio.run(_called(name, TOOLS[name].example or {}, picture=data, sides=TEXTURED))
     if found.status != "ok":
         raise Broken(
-            f"the call of its example ends as {found.status} on another picture: {found.error}",
+            f"the call of the example ends as {found.status} on another picture: {found.error}",
             EXAMPLE,
         )
     unpaid = check_shown([data], found)
@@ -205,7 +202,7 @@ def _looks_there(name: str) -> str:
     for region, arguments, found in zip(
         REGIONS, asked, asyncio.run(_called(name, *asked, picture=data, sides=TEXTURED)), strict=True
     ):
-        call = f"its call for {list(region)}, {json.dumps(arguments)},"
+        call = f"the call of `look` for {list(region)}, {json.dumps(arguments)},"
         if found.status != "ok":
             raise Broken(f"{call} ends as {found.status}: {found.error}", LOOK)
         check_shown([data], found)
@@ -217,7 +214,7 @@ def _looks_there(name: str) -> str:
             raise Broken(f"{call} shows {list(boxes[0])}", LOOK)
         answered.update(boxes)
     if len(answered) == 1:
-        raise Broken(f"its calls for {len(REGIONS)} regions all show {list(*answered)}", LOOK)
+        raise Broken(f"the calls of `look` for {len(REGIONS)} regions all show {list(*answered)}", LOOK)
     return f"{len(REGIONS)} regions"
 
 
@@ -259,7 +256,8 @@ async def open_tool(name: str, folder: Path, sample: Sample | None = None) -> As
     async with opening(name, part.opened(section, folder / "record.jsonl")) as tool:
         if tool.schema["function"]["name"] != name:
             raise Broken(
-                f"its schema is called {tool.schema['function']['name']!r}", f"call it {name!r}, as the part"
+                f"the schema is called {tool.schema['function']['name']!r}",
+                f"name the schema {name!r}, as the part",
             )
         _check_schema(tool)
         yield tool
@@ -281,14 +279,14 @@ async def _ran(asked: Sequence[Mapping[str, Any]], scene: Scene) -> list[Observa
 def _section(part: ToolPart, folder: Path) -> Strict:
     """A recipe's section for the tool in a test."""
     said = part.settings(folder) if callable(part.settings) else part.settings
-    return section_of(part.recipe or NoSettings, said, "give ToolPart `settings` that it is tried with")
+    return section_of(part.recipe or NoSettings, said, "give ToolPart `settings` to test with")
 
 
 def _check_schema(tool: Tool) -> None:
     try:
         json.dumps(tool.schema, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise Broken(f"its schema is not JSON: {error}", "write texts, numbers, lists and dicts") from error
+        raise Broken(f"the schema is not JSON: {error}", "write texts, numbers, lists and dicts") from error
 
 
 async def _survived(toolbox: Toolbox, asked: Asked, scene: Scene) -> Observation:

@@ -30,7 +30,7 @@ ODD = ("", "<answer></answer>", "<answer>", "I do not know.", "</answer><answer>
 FASTER = "do less: what takes longer in a worker starts again in one of the few processes for slow replies"
 """The next step for a verifier that is too slow even in a worker."""
 FULL_MARKS = "the gold answer earns full marks"
-GOLD = "score `gold` of its case 1"
+GOLD = "give `gold` of the case the score 1"
 NO_ANSWER = "return no_answer(sample) where given_answer finds none"
 
 
@@ -107,7 +107,7 @@ class _VerifierTrial:
             found: object = self.verifier.verify(reply, sample)
         except Undecided as left:
             if not self.verifier.asks_judge:
-                raise Broken("it leaves an answer to a model", "say asks_judge=True") from None
+                raise Broken("the verifier leaves an answer to a model", "say asks_judge=True") from None
             return judged(left.answer, sample, same=same)
         return _verdict(found)
 
@@ -136,7 +136,7 @@ class _VerifierTrial:
         return f"{len(ODD)} replies score 0"
 
     def wrong_answer(self) -> str:
-        return _expect(self.verdict(self.wrong, self.worst), 0.0, "score `wrong` of its case 0")
+        return _expect(self.verdict(self.wrong, self.worst), 0.0, "give `wrong` of the case the score 0")
 
     def broken_gold(self) -> str:
         verifier, sample = self.verifier, self.sample
@@ -174,7 +174,8 @@ class _VerifierTrial:
             first, again = self.verdict(reply, sample), self.verdict(reply, sample)
             if first != again:
                 raise Broken(
-                    f"reply {reply!r} gets {first} and then {again}", "let it not depend on chance or state"
+                    f"reply {reply!r} gets {first} and then {again}",
+                    "a verdict must not depend on chance or state",
                 )
         return f"{len(self.pairs)} replies, twice"
 
@@ -198,12 +199,12 @@ class _VerifierTrial:
     def undecided(self) -> str:
         """Only the answer is left to a model, and the model's verdict counts."""
         if not self.verifier.asks_judge:
-            return "it asks no model"
+            return "not tested: the verifier asks no model"
         try:
             found = self.verifier.verify(self.wrong, self.worst)
         except Undecided as left:
             said = self.verdict(self.wrong, self.worst, same=True)
-            return f"{left.answer!r} is left to it: {said.score:g} or 0"
+            return f"{left.answer!r} is left to a model: {said.score:g} or 0"
         return f"a rule decides: {found.why}"
 
     def elsewhere(self) -> str:
@@ -251,15 +252,15 @@ def check_verifier(name: str) -> list[Check]:
         return [gives]  # all others would report the same
     return [
         tried(FULL_MARKS, trial.full_marks),
-        tried("so does the ground truth, as an answer", trial.truth),
+        tried("the ground truth earns full marks", trial.truth),
         tried("no answer earns nothing", trial.nothing),
         tried("a wrong answer earns nothing", trial.wrong_answer),
         tried("a broken ground truth is an error", trial.broken_gold),
         tried("an unknown option is an error", trial.unknown_option),
-        tried("scores are as it says", trial.scores),
+        tried("scores are as `partial_credit` says", trial.scores),
         tried("the same reply scores the same", trial.same),
         tried("every verdict has a reason", trial.reasons),
-        tried("it does not change the sample", trial.unchanged),
+        tried("the sample is not changed", trial.unchanged),
         tried("a model says what no rule decides", trial.undecided),
         tried("a verdict crosses processes", trial.elsewhere),
         tried("fast enough", trial.fast),
@@ -277,13 +278,13 @@ def _refuses(name: str, what: str, run: Callable[[], object]) -> None:
 
 def _verdict(found: object) -> Verdict:
     if not isinstance(found, Verdict):
-        raise Broken(f"it returns {type(found).__name__}, not Verdict", VERDICT_IS)
+        raise Broken(f"the verifier returns {type(found).__name__}, not Verdict", VERDICT_IS)
     return found
 
 
-def _expect(verdict: Verdict, wanted: float, fix: str, of: str = "it") -> str:
+def _expect(verdict: Verdict, wanted: float, fix: str, of: str = "the verdict") -> str:
     if verdict.score != wanted:
         raise Broken(
-            f"{of} scores {verdict.score:.3g}, not {wanted:g}: {verdict.why or 'it gives no reason'}", fix
+            f"{of} scores {verdict.score:.3g}, not {wanted:g}: {verdict.why or 'no reason given'}", fix
         )
     return f"{verdict.score:g}"

@@ -96,7 +96,9 @@ def _check_holds(name: str, own: Sequence[Any]) -> None:
             writer_of(name).to_row(record, number)
         except DataError as error:
             where = f" ({error.where})" if error.where else ""
-            raise Broken(f"row {number} of its own: {error.what}{where}", "write what `read` makes") from None
+            raise Broken(
+                f"row {number} of the specimen: {error.what}{where}", "write what `read` makes"
+            ) from None
 
 
 def _check_told(plain: Any, fuller: Any, problem: Problem) -> None:
@@ -110,8 +112,9 @@ def _check_told(plain: Any, fuller: Any, problem: Problem) -> None:
     words = [word for name in more for word in (name, name.removesuffix("s"), *WORDS.get(name, ()))]
     if not any(word in problem["what"].lower() for word in words):
         raise Broken(
-            f"it refuses a record that says more by `{'`, `'.join(more)}`, and says: {problem['what']}",
-            "let the DataError name what it cannot hold: `vtune.schema.difference` says where two differ",
+            f"the format refuses a record that says more by `{'`, `'.join(more)}`, "
+            f"and says: {problem['what']}",
+            "let the DataError name what the format cannot hold: `vtune.schema.difference` finds it",
         )
 
 
