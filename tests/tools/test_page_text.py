@@ -67,8 +67,41 @@ def test_pages_in_progress_do_not_delay_the_end() -> None:
         task = asyncio.create_task(text.of(SLOW))
         await asyncio.sleep(2)
         await text.aclose()
-        with pytest.raises(NotRead, match="SIGKILL"):
+        # No fault of the page, which a record would keep.
+        with pytest.raises(ServiceError, match="no longer read"):
             await task
+        with pytest.raises(ServiceError, match="no longer read"):
+            await text.of(GOOD)
+        assert not text._all
+
+    used(600, body)
+
+
+def test_a_process_that_was_ended_while_idle_costs_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_text, "PROCESSES", 1)
+
+    async def body(text: PageText) -> str:
+        await text.of(GOOD)
+        (process,) = text._all
+        process.kill()
+        await process.wait()
+        return await text.of(GOOD)
+
+    assert FACT in used(60, body)
+
+
+def test_a_page_does_not_wait_long_for_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_text, "PROCESSES", 1)
+
+    async def body(text: PageText) -> None:
+        text._timeout_s = 600
+        slow = asyncio.create_task(text.of(SLOW))
+        await asyncio.sleep(0.1)
+        text._timeout_s = 0.5
+        with pytest.raises(NotRead, match="not found within") as error:
+            await text.of(GOOD)
+        assert error.value.passing
+        slow.cancel()
 
     used(600, body)
 

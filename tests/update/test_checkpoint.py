@@ -70,6 +70,13 @@ def test_a_later_folder_without_a_manifest_does_not_count_as_the_newest(tmp_path
     assert sorted(folder.name for folder in tmp_path.glob("step-*")) == ["step-000010", "step-000012"]
 
 
+def test_an_earlier_folder_without_a_manifest_does_not_count_among_those_to_keep(tmp_path: Path) -> None:
+    whole = write(tmp_path, 5, keep=2)
+    (tmp_path / "step-000008").mkdir()
+    write(tmp_path, 10, keep=2)
+    assert sorted(folder.name for folder in tmp_path.glob("step-*")) == [whole.name, "step-000010"]
+
+
 def test_a_million_steps_are_more_than_999999(tmp_path: Path) -> None:
     for step in (999_998, 999_999, 1_000_000):
         write(tmp_path, step)

@@ -221,15 +221,15 @@ class MLflow:
         # One rejected name would lose all numbers of the step.
         metrics = [self._metric(mlflow_name(name), value, now, step) for name, value in values.items()]
         self._client.log_batch(self._run, metrics=metrics)
-        about, self._about = self._about, None
-        if about is not None:
-            self._describe(*about)
+        if self._about is not None:
+            self._describe(*self._about)
 
     def _describe(self, settings: dict[str, Any], page: str) -> None:
         """Only after the first numbers: they may arrive where artifacts do not."""
         # A resumed run has ended before, perhaps with other settings or in another place.
         self._client.update_run(self._run, status="RUNNING")
         self._client.set_tag(self._run, "mlflow.note.content", page)
+        self._about = None  # if this was not reached, the next step tries again
         self._client.log_dict(self._run, settings, "recipe.json")
 
     def picture(self, step: int, name: str, picture: Image.Image, text: str) -> None:

@@ -20,22 +20,23 @@ class Norm(NamedTuple):
     weight: Tensor
     """(D,)."""
     epsilon: float
-    factor: Tensor
+    factor: Tensor | None = None
     """The weight times the root of D, float32: on a CPU states are divided by their length."""
-    floor: Tensor
-    """The root of D times epsilon, float32, ()."""
+    floor: Tensor | None = None
+    """The root of D times epsilon, float32, (); on a GPU, which has a kernel for all of it, both are None."""
 
     @classmethod
     def of(cls, module: Any) -> "Norm":
         """The normalisation of a transformers module."""
         weight, epsilon = module.weight, module.variance_epsilon
+        if weight.is_cuda:
+            return cls(weight, epsilon)
         width = len(weight)
-        floor = torch.tensor((width * epsilon) ** 0.5, device=weight.device)
-        return cls(weight, epsilon, weight.float() * width**0.5, floor)
+        return cls(weight, epsilon, weight.float() * width**0.5, torch.tensor((width * epsilon) ** 0.5))
 
     def __call__(self, states: Tensor) -> Tensor:
         """Normalised states, same shape (..., D)."""
-        if states.is_cuda:
+        if self.factor is None or self.floor is None:
             return rms_norm(states, self.weight.shape, self.weight, self.epsilon)
         # For a few rows a CPU spends its time on starting operations; these are as few as it takes.
         length = torch.linalg.vector_norm(states, dim=-1, keepdim=True, dtype=torch.float32)

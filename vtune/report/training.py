@@ -85,12 +85,14 @@ def state_of(
 
 def _evaluating(curves: Curves) -> float:
     """Seconds of evaluations per step, which a step's own seconds leave out; 0 until two show how often."""
-    found = 0.0
+    done, found = steps_done(curves), 0.0
     for numbers in curves.values():
         curve = numbers.get("seconds_eval")
         if curve is not None and len(curve["steps"]) > 1:
-            between = (curve["steps"][-1] - curve["steps"][0]) / (len(curve["steps"]) - 1)
-            found += median(curve["values"][-RECENT:]) / between
+            # How often, and of which suites, may change when a run is resumed.
+            between = curve["steps"][-1] - curve["steps"][-2]
+            if done - curve["steps"][-1] <= 2 * between:
+                found += median(curve["values"][-RECENT:]) / between
     return found
 
 

@@ -243,7 +243,10 @@ def check_record(path: Path) -> None:
         DataError: If it cannot; says why.
     """
     try:
-        check_input(_beside(path) if not path.exists() and _begun(path) else path)
+        if path.exists() or not _begun(path):
+            check_input(path)
+        if _beside(path).exists():
+            check_input(_beside(path))
     except OSError as error:
         raise _unopened(path, error) from None
 
@@ -270,7 +273,10 @@ def _held(path: Path, *, repair: bool) -> dict[str, dict[str, Any]]:
     journal = _beside(path)
     try:
         # First the journal: a run that ends meanwhile moves its lines into the record.
-        late = _lines(whole_lines(journal, repair=repair), journal) if journal.exists() else None
+        try:
+            late = _lines(whole_lines(journal, repair=repair), journal)
+        except FileNotFoundError:
+            late = None
         if late is not None and not path.exists():
             return late
         return _lines(read_bytes(path, limit=MAX_DOCUMENT).splitlines(), path) | (late or {})

@@ -1,4 +1,4 @@
-"""The text of web pages, extracted in other processes: one that takes minutes is ended, and delays nobody.
+"""The text of web pages, extracted in other processes: one that takes minutes is ended.
 
 In a thread it could not be ended: it would share this process's interpreter, and keep it from exiting.
 """
@@ -29,7 +29,7 @@ class PageText:
     """Extracts text from HTML; each process serves one page at a time.
 
     Args:
-        timeout_s: Limit per page, in seconds.
+        timeout_s: Limit for the extraction of a page, and for the wait for a process; in seconds.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -37,30 +37,50 @@ class PageText:
         self._room = asyncio.Semaphore(PROCESSES)
         self._all: set[Process] = set()
         self._idle: list[Process] = []
+        self._closed = False
 
     async def of(self, html: str) -> str:
         """The text of a page; empty if there is none.
 
         Raises:
             NotRead: If the page takes too long, or the extractor fails on it.
-            ServiceError: If there can be no process for it.
+            ServiceError: If there can be no process for it, or this is closed.
         """
-        async with self._room:
-            process = self._idle.pop() if self._idle else await self._started()
-            try:
-                answer = await _asked(process, encodable(html).encode())
-            except (EOFError, ConnectionError):
-                self._all.discard(process)
-                raise self._failed(await process.wait()) from None
-            except BaseException:  # cancelled: its answer must not become that of the next page
-                await self._end(process)
-                raise
-            self._idle.append(process)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._room.acquire()
+        except TimeoutError:
+            raise self._failed(-signal.SIGALRM) from None
+        try:
+            answer = await self._answer(encodable(html).encode())
+        finally:
+            self._room.release()
         if "problem" in answer:
             raise NotRead(answer["problem"])
         return answer["text"]
 
+    async def _answer(self, html: bytes) -> dict[str, str]:
+        while True:
+            used = bool(self._idle)
+            process = self._idle.pop() if used else await self._started()
+            try:
+                answer = await _asked(process, html)
+            except (EOFError, ConnectionError):
+                self._all.discard(process)
+                status = await process.wait()
+                # One that had served before may have been ended from outside while it was idle.
+                if used and status != -signal.SIGALRM and not self._closed:
+                    continue
+                raise self._failed(status) from None
+            except BaseException:  # cancelled: its answer must not become that of the next page
+                await self._end(process)
+                raise
+            self._idle.append(process)
+            return answer
+
     async def _started(self) -> Process:
+        if self._closed:
+            raise self._failed(-signal.SIGTERM)
         try:
             # -P: modules beside the program must not hide those of Python, such as `http`. In a session of
             # its own, Ctrl-C does not reach it; it ends when its input does.
@@ -81,9 +101,11 @@ class PageText:
         return process
 
     def _failed(self, status: int) -> Exception:
-        """What the end of a process means: a signal is the page's fault, an exit is ours."""
+        """What the end of a process means: a crash is the page's fault, an exit or being ended is not."""
         if status == -signal.SIGALRM:
             return NotRead(f"its text was not found within {self._timeout_s:g} s", passing=True)
+        if self._closed or -status in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            return ServiceError("pages are no longer read: their extractor was ended", fix="--resume the run")
         if status < 0:
             return NotRead(f"its text cannot be extracted ({signal.Signals(-status).name})", passing=True)
         return ServiceError(
@@ -98,7 +120,8 @@ class PageText:
         await process.wait()
 
     async def aclose(self) -> None:
-        """End all processes, also those at work."""
+        """End all processes, also those at work; what they read is not read."""
+        self._closed = True
         self._idle.clear()
         for process in list(self._all):
             await self._end(process)

@@ -144,10 +144,13 @@ def _finish(root: Path, final: Path, temporary: Path, keep: int, spared: Callabl
     _remove(final)
     temporary.rename(final)
     point(root, NEWEST, final)
-    # Later ones are incomplete, e.g. half a copy: the run would have continued from there.
+    # Later ones are incomplete, e.g. half a copy: the run would have continued from there. Earlier incomplete
+    # ones do not count among those to keep.
     named = _named(root)
-    for old in named[: named.index(final) + 1][:-keep]:
-        if not spared(old):
+    up_to_now = named[: named.index(final) + 1]
+    kept = [folder for folder in complete(root) if folder in up_to_now][-keep:]
+    for old in up_to_now:
+        if old not in kept and not spared(old):
             _remove(old)
 
 

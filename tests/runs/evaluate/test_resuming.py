@@ -3,6 +3,7 @@
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 
@@ -16,11 +17,15 @@ from tests.runs.evaluate.scripted import Saying
 from tests.runs.evaluate.test_suites import SMALL
 from vtune.config import find
 from vtune.data.formats.table import FORMATS
-from vtune.errors import RunFailed
+from vtune.errors import RecipeError, RunFailed
 from vtune.rollout import prompts
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.transformers import TransformersEngine
+from vtune.runs.evaluate import asked_before
+from vtune.schema.message import Message
 from vtune.schema.parquet import read_trajectories
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
 
 QUESTIONS, AT_ONCE = 12, 2
 KILLED_AT = 7
@@ -231,6 +236,24 @@ def test_all_suites_are_checked_first_and_a_failing_one_does_not_stop_the_rest(
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
     assert (list(found["evaluations"]), found["failed"]) == (["first", "second", "third"], {})
+
+
+def test_earlier_turns_of_the_assistant_belong_to_the_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = (Message("user", "1+1?"), Message("assistant", "2"), Message("user", "2+2?"))
+    sample = Sample(id="sums", source="sums", prompt=turns, ground_truth="4", verifier="exact")
+    seen = Trajectory(
+        sample_id="sums", source="sums", group=0, rollout=0, messages=(*turns, Message("assistant", "4"))
+    )
+    for name, found in (("read_records", [sample]), ("stored", [seen]), ("kept_rollouts", [])):
+        monkeypatch.setattr(asked_before, name, lambda *_, found=found: iter(found))
+    suite: Any = SimpleNamespace(seed=0)
+    same: Any = SimpleNamespace(asked=lambda job: turns)
+    asked_before.check_asked_before(suite, tmp_path, tmp_path, same)
+    other: Any = SimpleNamespace(asked=lambda job: (*turns[:2], Message("user", "3+3?")))
+    with pytest.raises(RecipeError, match="began with other prompts"):
+        asked_before.check_asked_before(suite, tmp_path, tmp_path, other)
 
 
 def test_an_evaluation_that_began_with_other_prompts_is_not_continued(

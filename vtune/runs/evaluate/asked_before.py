@@ -1,7 +1,8 @@
 """Whether an evaluation that continues asks the rest of its questions in the words of those before."""
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 
 from vtune.environments import DEFAULT, name_of
@@ -10,17 +11,22 @@ from vtune.rollout.agent import Agent
 from vtune.runs.evaluate.drawing import job_of
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.rollout_files import kept_rollouts
-from vtune.runs.evaluate.shown import asked_of, example
+from vtune.runs.evaluate.shown import example
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.windows import parts, stored
+from vtune.schema.message import Picture
 from vtune.schema.trajectory import Trajectory
+
+MOST = 200
+"""Questions compared at most; ours: words change for all questions of a kind."""
 
 
 def check_asked_before(suite: EvalSuite, out: Path, portions: Path, agent: Agent) -> None:
     """Check that stored rollouts were shown the prompts that the agent would write today.
 
     Templates, protocols and tools may be worded differently in another version of vtune, with the same
-    settings. Samples of an environment of your own are not compared: their prompt is known once it is opened.
+    settings. The first `MOST` questions are compared. Samples of an environment of your own are not: their
+    prompt is known once it is opened.
 
     Args:
         suite: The suite that is evaluated.
@@ -32,16 +38,19 @@ def check_asked_before(suite: EvalSuite, out: Path, portions: Path, agent: Agent
         RecipeError: At the first question whose prompt differs.
     """
     samples = {sample.id: sample for sample in read_records(suite) if name_of(sample) == DEFAULT}
-    for trajectory in _first_rollouts(chain(stored(parts(portions)), kept_rollouts(out))):
+    found = _first_rollouts(chain(stored(parts(portions)), kept_rollouts(out)))
+    for trajectory in islice(found, MOST):
         sample = samples.get(trajectory.sample_id)
-        before = asked_of([trajectory]).get(trajectory.sample_id)
-        if sample is None or before is None:
+        if sample is None or not trajectory.messages:
             continue
-        images = tuple(picture.data or b"" for picture in trajectory.images if picture.origin == "input")
+        shown = [picture for picture in trajectory.images if picture.origin == "input"]
+        images = tuple(picture.data or b"" for picture in shown)
+        sample = replace(sample, images=tuple(Picture(data=data) for data in images))
         job = job_of(suite, sample, images, trajectory.group, trajectory.rollout)
         now = tuple((message.role, message.content) for message in agent.asked(job))
-        if now != before.prompt:
-            raise _other_words(out, example(sample.id, now, before.prompt))
+        before = tuple((message.role, message.content) for message in trajectory.messages[: len(now)])
+        if now != before:
+            raise _other_words(out, example(sample.id, now, before))
 
 
 def _first_rollouts(trajectories: Iterator[Trajectory]) -> Iterator[Trajectory]:
