@@ -141,7 +141,7 @@ MUTATIONS = {
     ),
     "break 1: ThinkLite without tools": Mutation(
         "data/codev-rl", "    tools: [python]           # ours", "    # ours",
-        "rl/codev", "taught tools", "offer nothing that the policy was taught",
+        "rl/codev", "taught tools", "offer no tool that the cold start taught the policy",
     ),
     "break 2: tags counted where traces think in each turn": Mutation(
         "rl/codev-tiny", "format_rule: ordered", "format_rule: counted",
@@ -157,7 +157,7 @@ MUTATIONS = {
     ),
     "break 8: nobody asks for the box": Mutation(
         "rl/orsta-7b", "prompt: pool", "prompt: plain",
-        "rl/orsta-7b", "prompt", "does as it is asked earns 0",
+        "rl/orsta-7b", "prompt", "in the form that the prompt asks for earns 0",
     ),
     "a file that nobody writes": Mutation(
         "rl/codev", "data/curated/codev-rl/", "data/codev/",
@@ -193,7 +193,7 @@ MUTATIONS = {
     ),
     "a call without a turn for the answer": Mutation(
         "rl/codev", "  max_turns: 10 ", "  max_turns: 1 ",
-        "rl/codev", "turns", "no answer can follow",
+        "rl/codev", "turns", "no turn is left for the answer",
     ),
     "boxes without a threshold": Mutation(
         "rl/orsta-7b", IOU, "  iou: null\n",
@@ -290,7 +290,7 @@ def test_random_weights_are_not_expected_to_obey(shipped: list[Node], tmp_path: 
     assert breaks(found) == []
     notes = {join["about"]: join["why"] for join in found["joins"] if join["level"] == "note"}
     assert notes.keys() >= {"prompt", "format"}
-    assert notes["prompt"].startswith("its weights are random")
+    assert notes["prompt"].startswith("the policy has random weights and no cold start")
 
 
 def test_a_format_that_demands_a_thought_in_each_turn_is_a_break(

@@ -310,7 +310,7 @@ def test_a_trial_that_ends_before_its_last_turn_fails_the_check(tmp_path: Path) 
             "the turns of the trial end the episode"
         ]
     assert (ends.name, ends.ok) == ("the turns of the trial end the episode", False)
-    assert ends.found == "turn 1 of its trial ends it, before the last"
+    assert ends.found == "turn 1 of the trial ends the conversation, before the last"
 
 
 def test_a_lone_surrogate_in_an_answer_becomes_a_question_mark(tmp_path: Path, policy: Policy) -> None:

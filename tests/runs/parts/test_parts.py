@@ -977,7 +977,7 @@ def test_a_judge_that_ignores_claimed_regions_is_not_called_gullible(tmp_path: P
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        ("return 0.5", "it returns float, not Verdict: return Verdict("),
+        ("return 0.5", "the verifier returns float, not Verdict: return Verdict("),
         ("1 / 0", "ZeroDivisionError"),
     ],
 )
