@@ -91,7 +91,7 @@ def _evaluating(curves: Curves) -> float:
         if curve is not None and len(curve["steps"]) > 1:
             # How often, and of which suites, may change when a run is resumed.
             between = curve["steps"][-1] - curve["steps"][-2]
-            if done - curve["steps"][-1] <= 2 * between:
+            if between > 0 and done - curve["steps"][-1] <= 2 * between:
                 found += median(curve["values"][-RECENT:]) / between
     return found
 

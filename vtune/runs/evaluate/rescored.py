@@ -17,7 +17,7 @@ from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.rejudged import CACHE as JUDGE_CACHE
 from vtune.runs.evaluate.rejudged import answer_prompts
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.evaluate.unjudged import UNJUDGED, Key
+from vtune.runs.evaluate.unjudged import Key
 from vtune.schema.sample import Sample
 from vtune.verifiers import verifier_of
 from vtune.verifiers.detection import with_iou
@@ -166,11 +166,7 @@ def _again(
             replies = [(one / cache).read_bytes() for one in kept if (one / cache).is_file()]
             (folder / cache).write_bytes(b"".join(replies))
         models = (_silent(suite.grader), _silent(suite.reward.judge))
-        try:
-            scores, grades = graded_again(ours, samples, rule, suite.scorer, models, folder)
-        except RunFailed as error:
-            # The file that lists all such replies is deleted with the folder.
-            raise RunFailed(error.what.replace(f" ({folder / UNJUDGED} has all)", "")) from error
+        scores, grades = graded_again(ours, samples, rule, suite.scorer, models, folder)
     found: Any = scores.get("score")
     return found, grades
 

@@ -53,10 +53,10 @@ def not_judged(
             "--resume"
         )
     return RunFailed(
-        f"{len(left)} of {total} replies have no {what}: {', '.join(names[:NAMED])}{more} ({path} has all)",
+        f"{len(left)} of {total} replies have no {what}: {', '.join(names[:NAMED])}{more}",
         where=why,
-        fix=f"{fix}: no rollout is generated again, and what the present `{model}` has said of the "
-        f"other replies is kept{_stays(folder)}",
+        fix=f"{path} lists all; {fix}: no rollout is generated again, and what the present `{model}` has "
+        f"said of the other replies is kept{_stays(folder)}",
     )
 
 
