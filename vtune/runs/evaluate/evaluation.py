@@ -81,7 +81,7 @@ def check_eval(
 
 
 def _checked(
-    suite: EvalSuite, model: str, limit: int | None, *, own_data: bool = False, told: bool = False
+    suite: EvalSuite, model: str, limit: int | None, *, own_data: bool = False, warned: bool = False
 ) -> Checked:
     thresholds_of(suite.reward)
     check_model(model, suite.openai, suite.rollout)
@@ -92,7 +92,7 @@ def _checked(
     if limit is None and not own_data:
         check_complete(suite, found.count)
     check_question_lengths(suite, model, count=found.count)
-    if not told:
+    if not warned:
         warn_of_unasked(suite, model, count=found.count)
         warn_of_unshown(found.unshown)
     check_grader_answers(rule_of(suite), suite.grader, suite.protocol)
@@ -102,8 +102,8 @@ def _checked(
     check_summariser(suite.tools)
     if is_scripted(model):
         asked = [sample.id for sample, _ in zip(read_records(suite), range(found.count), strict=False)]
-        check_script(model, asked, suite.rollouts, silent=told or limit is not None)
-    elif not told:
+        check_script(model, asked, suite.rollouts, silent=warned or limit is not None)
+    elif not warned:
         warn_of_repeats(suite)
     return found
 
@@ -154,7 +154,7 @@ def run_eval(
     kind: Kind = "transformers",
     resume: bool = False,
     own_data: bool = False,
-    told: bool = False,
+    warned: bool = False,
 ) -> dict[str, Any]:
     """Roll out, score and audit; write `results.json`, `items.jsonl`, `suite.yaml` and `trajectories.parquet`
     to `out`.
@@ -172,7 +172,7 @@ def run_eval(
         resume: Continue what was begun in `out`; if it is finished, return its results, after asking the
             grader again about replies for which it returned nothing readable.
         own_data: The data are not those that the suite names, and may have fewer rows than published.
-        told: The warnings about the suite were already printed, by `plan_eval`.
+        warned: The warnings about the suite were already printed, by `plan_eval`.
 
     Returns:
         The content of `results.json`: the score by the suite's rule, faithfulness over all (`judged_by`: how
@@ -196,7 +196,7 @@ def run_eval(
         if finished is not None:
             return finished
     _check_kind(suite, model, kind)
-    found = _checked(suite, model, limit, own_data=own_data, told=told)
+    found = _checked(suite, model, limit, own_data=own_data, warned=warned)
     now = asked_of(suite, model, limit, kind, fingerprints(suite))
     asked = _Evaluation(suite=suite, model=model, out=out, limit=limit, kind=kind, found=found, now=now)
     with locked(out):
