@@ -265,9 +265,9 @@ def _run(wanted: Wanted, out: Path | None, *, resume: bool, as_json: bool) -> No
         own, kind = wanted.own_data(_path(named, name)), wanted.kind
         say(f"output folder: {where}")  # torch and the model take seconds to load
         # Several suites are all checked first, which prints the warnings.
-        warned = not named.single
+        limit, warned = wanted.limit, not named.single
         return run_eval(
-            suite, wanted.model, where, limit=wanted.limit, kind=kind, resume=again, own_data=own, warned=warned
+            suite, wanted.model, where, limit=limit, kind=kind, resume=again, own_data=own, warned=warned
         )
 
     with stdout_for_the_result():
