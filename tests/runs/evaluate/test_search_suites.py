@@ -136,7 +136,8 @@ def test_a_dead_judge_leaves_questions_unscored_exits_with_1_and_the_run_can_res
     # The first is right word for word, the fourth is empty: neither needs a judge.
     names = [f"hr_mmsearch/data/{number}" for number in (1, 2, 4, 5)]
     assert ended.code == 1
-    assert f"4 of 6 replies have no grade: {', '.join(names)} (" in ended.err
+    assert f"4 of 6 replies have no grade: {', '.join(names)}\n" in ended.err
+    assert f"{out / UNJUDGED} lists all" in ended.err
     assert "check the model that `reward.judge` names" in ended.err
     rows = [json.loads(line) for line in (out / UNJUDGED).read_text().splitlines()]
     assert [(row["sample_id"], row["rollout"]) for row in rows] == [(name, 0) for name in names]
