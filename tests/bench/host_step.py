@@ -74,7 +74,10 @@ def without_model() -> None:
     """Replace generation by fixed turns and forward passes by nothing; the rest of the run is real."""
     import torch
 
-    from tests.rollout.scripted import ScriptedEngine
+    try:
+        from tests.rollout.scripted import ScriptedEngine
+    except ModuleNotFoundError:  # `--before` an older commit, which has it elsewhere
+        from vtune.rollout.scripted import ScriptedEngine  # type: ignore[import-not-found, no-redef]
     from vtune.rollout.engine import Completion, Request
     from vtune.rollout.submission import Answer, Kept, Submissions, label_of
     from vtune.rollout.transformers import TransformersEngine
