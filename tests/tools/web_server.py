@@ -3,6 +3,7 @@
 import gzip
 import json
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,13 @@ ARTICLE = (
 )
 FACT = "The tower was designed by Gustave Eiffel and opened in the year 1889, after two years of work."
 BOMB = gzip.compress(b"<p>" + b"a" * 50_000_000)
+HALVES = ARTICLE.format(FACT).encode().partition(b"Eiffel")
+
+
+def without_header(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
 
 # path -> (status, headers, body)
 PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
@@ -34,6 +42,16 @@ PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
         {"Content-Type": "text/html", "Content-Encoding": "gzip"},
         gzip.compress(ARTICLE.format(FACT).encode()),
     ),
+    "/members": (
+        200,
+        {"Content-Type": "text/html", "Content-Encoding": "gzip"},
+        b"".join(map(gzip.compress, HALVES)) + b"\0\0\0",
+    ),
+    "/deflated": (
+        200,
+        {"Content-Type": "text/html", "Content-Encoding": "deflate"},
+        without_header(ARTICLE.format(FACT).encode()),
+    ),
     "/charset": (200, {"Content-Type": "text/html; charset=klingon"}, ARTICLE.format(FACT).encode()),
     "/letters": (
         200,
@@ -48,6 +66,13 @@ PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/huge": (200, {"Content-Type": "text/html"}, b"<p>" + b"a" * 3_000_000),
     "/bomb": (200, {"Content-Type": "text/html", "Content-Encoding": "gzip"}, BOMB),
     "/notgzip": (200, {"Content-Type": "text/html", "Content-Encoding": "gzip"}, b"<p>plain</p>"),
+    "/cut": (
+        200,
+        {"Content-Type": "text/html", "Content-Encoding": "gzip"},
+        gzip.compress(ARTICLE.format(FACT).encode())[:-90],
+    ),
+    "/pdf": (200, {"Content-Type": "text/html"}, b"%PDF-1.7\n<p>The text of a stream</p>"),
+    "/binary": (200, {"Content-Type": "text/plain"}, b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
     "/brotli": (200, {"Content-Type": "text/html", "Content-Encoding": "br"}, b"\x8b"),
     "/image": (200, {"Content-Type": "image/png"}, b"\x89PNG"),
     "/untyped": (200, {}, b"?"),
@@ -65,6 +90,7 @@ PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/file": (302, {"Location": "file:///etc/passwd"}, b""),
     "/login": (302, {"Location": "http://me:secret@example.org/"}, b""),
     "/leak": (302, {"Location": "http://data.huggingface.co/answers"}, b""),
+    "/brackets": (302, {"Location": "http://][\N{LATIN SMALL LETTER E WITH ACUTE}@/"}, b""),
     "/loop": (302, {"Location": "/loop"}, b""),
     "/nowhere": (302, {}, b""),
     "/moved": (301, {"Location": "/good"}, b""),

@@ -7,6 +7,7 @@ differently the second time (DNS rebinding) cannot lead anywhere else.
 import asyncio
 import ipaddress
 import random
+import re
 import socket
 import zlib
 from collections.abc import AsyncIterator, Sequence
@@ -20,11 +21,15 @@ from yarl import URL
 
 from vtune.sections import Strict
 from vtune.tools.charsets import decoded
-from vtune.tools.hosts import is_blocked
+from vtune.tools.hosts import is_blocked, url_of
 from vtune.tools.http import FIRST_WAIT, LONGEST_WAIT, RETRIED, retry_after, time_left
+from vtune.tools.unpacking import Unpacker
 
 TYPES = ("text/html", "application/xhtml+xml", "text/plain")
 REDIRECTS = (301, 302, 303, 307, 308)
+PDF = b"%PDF-"
+BINARY, SNIFFED = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]"), 1445
+"""Characters that no text has, and where browsers look for them (WHATWG, MIME Sniffing, 5.2 and 7.2)."""
 CHUNK = 2**16
 """Bytes read at a time."""
 AGENT = "Mozilla/5.0 (compatible; vtune)"
@@ -125,7 +130,7 @@ class Fetcher:
                 target = response.headers.get("Location")
                 if not target:
                     raise NotRead(f"HTTP {response.status} without an address")
-                url = str(checked.join(URL(target)))
+                url = str(checked.join(url_of(target)))
         raise NotRead(f"more than {self._limits.redirects} redirects")
 
     @asynccontextmanager
@@ -147,7 +152,7 @@ class Fetcher:
         It is parsed only once: another parser might read another host (full-width digits, ideographic stops).
         """
         try:
-            address = URL(url)
+            address = url_of(url)
         except ValueError:
             raise NotRead("not an address of the web") from None
         host = address.raw_host
@@ -177,7 +182,10 @@ class Fetcher:
             raise NotRead(f"{kind} is not text")
         data = await self._unpacked(response)
         html = kind != "text/plain"
-        return Fetched(url, decoded(data, response.charset, html=html), html)
+        text = decoded(data, response.charset, html=html)
+        if data.startswith(PDF) or (not html and BINARY.search(text, 0, SNIFFED)):
+            raise NotRead(f"it is not text, although it is sent as {kind}")
+        return Fetched(url, text, html)
 
     async def _unpacked(self, response: aiohttp.ClientResponse) -> bytes:
         """The body; never more than the limit is in memory, however well it was compressed."""
@@ -185,15 +193,22 @@ class Fetcher:
         if packed not in ("identity", "", "gzip", "deflate"):
             raise NotRead(f"packed as {packed}")
         most, taken, data = self._limits.max_bytes, 0, bytearray()
-        unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32) if packed in ("gzip", "deflate") else None
+        unpacker = Unpacker(most) if packed in ("gzip", "deflate") else None
+        if unpacker is not None:
+            data = unpacker.data
         async for chunk in response.content.iter_chunked(CHUNK):
             taken += len(chunk)
             try:
-                data += chunk if unpacker is None else unpacker.decompress(chunk, most + 1 - len(data))
+                if unpacker is None:
+                    data += chunk
+                else:
+                    unpacker.feed(chunk)
             except zlib.error:
                 raise NotRead(f"it is not {packed}") from None
             if len(data) > most or taken > most:
                 raise NotRead(f"larger than {most} bytes")
+        if unpacker is not None and not unpacker.complete:
+            raise NotRead(f"its {packed} ends too early", passing=True)
         return bytes(data)
 
     async def aclose(self) -> None:

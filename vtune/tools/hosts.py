@@ -33,10 +33,22 @@ BlockedHost = Annotated[str, AfterValidator(host_of)]
 """A host in a recipe, blocked with all its subdomains. Of a URL only the host counts, whatever the path."""
 
 
+def url_of(written: str) -> URL:
+    """An address, parsed.
+
+    Raises:
+        ValueError: If it is malformed.
+    """
+    try:
+        return URL(written)
+    except IndexError:  # yarl's parser on brackets before a host that is missing: `http://][é@/`
+        raise ValueError(f"not a URL: {written!r}") from None
+
+
 def host_in(url: str) -> str:
     """The host of an address, as a connection would look it up; empty if it has none."""
     try:
-        return (URL(url).raw_host or "").rstrip(".").lower()
+        return (url_of(url).raw_host or "").rstrip(".").lower()
     except ValueError:
         return ""
 
