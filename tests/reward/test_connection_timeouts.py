@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -125,6 +127,38 @@ def test_when_full_the_longest_silent_connection_is_closed_but_not_one_awaiting_
             assert fourth.recv(100).startswith(b"HTTP/1.1 200")
         for line in lines:
             line.close()
+
+
+def test_of_a_burst_each_connection_takes_the_place_of_another() -> None:
+    with served(most=3, head_s=30) as address:
+        lines = [socket.create_connection(address, timeout=60) for _ in range(12)]
+        lines[-1].sendall(ASK)
+        assert lines[-1].recv(100).startswith(b"HTTP/1.1 200")
+        assert all(closed(line, 20) for line in lines[:9])
+        assert not closed(lines[-2], 0.3)
+        for line in lines:
+            line.close()
+
+
+LIMITS = """
+import resource, sys
+from vtune.runs.serve.connection_timeouts import room_for_connections
+soft, hard = map(int, sys.argv[1:])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+print(room_for_connections(), *resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "room", "then"),
+    [(512, 8192, 2048, 4608), (512, 1024, 256, 1024), (1000, 1024, 256, 1024), (64, 64, 16, 64)],
+)
+def test_there_is_room_for_connections_within_the_limit_on_open_files(
+    soft: int, hard: int, room: int, then: int
+) -> None:
+    command = [sys.executable, "-c", LIMITS, str(soft), str(hard)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert list(map(int, ended.stdout.split())) == [room, then, hard]
 
 
 def test_steady_requests_on_one_connection_are_all_answered() -> None:

@@ -1,8 +1,11 @@
-"""Timeouts for a service's connections: one that sends or takes too little is closed."""
+"""Limits for a service's connections: one that sends or takes too little is closed, and so are too many."""
 
 import asyncio
+import resource
+from weakref import WeakKeyDictionary
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 IDLE = 75
 """Seconds after which an idle connection is closed; ours: longer than many a training step."""
@@ -23,6 +26,23 @@ CONNECTIONS = 2048
 """Open at a time, ours. Another one closes the one idle the longest; if all are busy, it is closed itself."""
 
 
+def room_for_connections() -> int:
+    """Connections that may be open at a time: `CONNECTIONS`, or as many as the limit on open files leaves.
+
+    As many again may be accepted before the first of them are closed. So the soft limit is raised by twice
+    that number: the rest of the process has as many files as before. Where the hard limit forbids it, half of
+    all files are for connections.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return CONNECTIONS
+    raised = soft + 2 * CONNECTIONS
+    if hard != resource.RLIM_INFINITY:
+        raised = min(raised, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+    return min(CONNECTIONS, max(raised - soft, raised // 2) // 2)
+
+
 class TimeoutProtocol(HttpToolsProtocol):
     """uvicorn's protocol, which by itself would wait forever for the rest of a request."""
 
@@ -30,9 +50,6 @@ class TimeoutProtocol(HttpToolsProtocol):
     body_s = BODY
     taken_s = TAKEN
     most = CONNECTIONS
-
-    silent_since = 0.0
-    """When the latest request was answered, or the connection was made, by the loop's clock."""
 
     _deadline: asyncio.TimerHandle | None = None
     _untaken: asyncio.TimerHandle | None = None
@@ -42,13 +59,29 @@ class TimeoutProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Make room if there is none, and expect a request."""
         super().connection_made(transport)
-        self.silent_since = self.loop.time()
         if len(self.connections) > self.most:
-            # Oldest first; connections that wait for a response are kept.
-            silent = (one for one in self.connections if isinstance(one, TimeoutProtocol) and one.is_silent)
-            oldest = min(silent, key=lambda one: one.silent_since, default=self)
+            oldest = next(iter(self._silent), self)
+            # At once, and not when it is told: before that many others may come, each to take another place.
+            oldest._forget()
             oldest.transport.abort()
+        if self in self.connections:
+            self._note()
         self._expect(self.head_s)
+
+    @property
+    def _silent(self) -> "dict[TimeoutProtocol, None]":
+        """The server's connections without a pending response, the longest silent first."""
+        return _SILENT.setdefault(self.server_state, {})
+
+    def _note(self) -> None:
+        """Update the order after a request or a response."""
+        self._silent.pop(self, None)
+        if self.is_silent:
+            self._silent[self] = None
+
+    def _forget(self) -> None:
+        self.connections.discard(self)
+        self._silent.pop(self, None)
 
     @property
     def is_silent(self) -> bool:
@@ -72,6 +105,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         size = int(sizes[0]) if sizes and sizes[0].isdigit() else 0
         self._expect(self.body_s + min(size, 2**40) / BODY_BYTES)
         super().on_headers_complete()
+        self._note()
 
     def on_message_complete(self) -> None:
         """Wait without a deadline until more data comes."""
@@ -80,9 +114,10 @@ class TimeoutProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Note the time: from now on the connection is silent until the next request."""
-        self.silent_since = self.loop.time()
+        """The connection is silent until the next request, unless that has come already."""
         super().on_response_complete()
+        if self in self.connections:
+            self._note()
 
     def pause_writing(self) -> None:
         """Start the deadline for the client to take its response."""
@@ -98,6 +133,7 @@ class TimeoutProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel all deadlines."""
+        self._forget()
         self._expect(None)
         super().connection_lost(exc)
         if self._untaken is not None:
@@ -108,3 +144,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
+
+
+_SILENT: WeakKeyDictionary[ServerState, dict[TimeoutProtocol, None]] = WeakKeyDictionary()
+"""By server: see `TimeoutProtocol._silent`. Found in constant time, whatever the number of connections."""

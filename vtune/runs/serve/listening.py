@@ -9,7 +9,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from vtune.errors import RecipeError
-from vtune.runs.serve.connection_timeouts import IDLE, TimeoutProtocol
+from vtune.runs.serve.connection_timeouts import IDLE, TimeoutProtocol, room_for_connections
 
 GRACE = 15
 """Seconds that running requests get when the service is told to stop; ours."""
@@ -40,6 +40,8 @@ async def serve_until_stopped(app: ASGIApp, listener: socket.socket, ready: Call
         listener: The listening socket.
         ready: Called before the first request is answered.
     """
+    most = room_for_connections()
+    protocol = type("Limited", (TimeoutProtocol,), {"most": most})
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -49,7 +51,8 @@ async def serve_until_stopped(app: ASGIApp, listener: socket.socket, ready: Call
             lifespan="off",  # the service's own function cleans up, however the server ends
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=IDLE,
-            http=TimeoutProtocol,
+            http=protocol,
+            backlog=most,  # so many are accepted at once, before any is closed to make room
             ws="none",
         )
     )
