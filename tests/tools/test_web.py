@@ -176,6 +176,19 @@ def test_an_unreadable_answer_is_a_service_error(tmp_path: Path) -> None:
             assert len(asked) == 1
 
 
+@pytest.mark.parametrize("packed", ["gzip", None])
+def test_an_answer_without_end_is_given_up(
+    tmp_path: Path, packed: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtune.tools.http.LARGEST", 2**20)
+    body = bytes(3 * 2**20)
+    with serper(body=gzip.compress(body) if packed else body, packed=packed) as (url, asked):
+        (large,) = search(url, tmp_path / "a.jsonl", "ferry")
+        assert isinstance(large, ServiceError)
+        assert "the web search answers with more than 1 MiB" in large.what
+        assert len(asked) == 1
+
+
 def test_an_answer_without_a_list_of_results_is_a_failure_and_not_an_empty_result(tmp_path: Path) -> None:
     with serper(body=b'{"message": "Not enough credits"}') as (url, asked):
         (failed,) = search(url, tmp_path / "a.jsonl", "ferry")

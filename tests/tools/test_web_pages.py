@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
@@ -429,6 +430,50 @@ def test_a_run_is_replayed_exactly_without_the_web(web: FakeWeb, tmp_path: Path)
     assert (tmp_path / "other.jsonl").read_bytes() == kept
 
 
+@pytest.mark.parametrize(
+    ("changes", "top_k", "what"),
+    [
+        (
+            {},
+            3,
+            r"search 'tower' is on record, but not with these settings of the tool \(engine, url, count\)",
+        ),
+        ({"limits": Limits()}, 2, r"page '.*/good' is on record, but not with .* \(limits\)"),
+    ],
+)
+def test_a_replay_with_other_settings_says_so(
+    web: FakeWeb, tmp_path: Path, changes: dict[str, Any], top_k: int, what: str
+) -> None:
+    file = tmp_path / "web.jsonl"
+    searched(section(web), file, "tower")
+    (missing,) = searched(section(web, **changes), tmp_path / "x", "tower", top_k=top_k, replay=(str(file),))
+    assert isinstance(missing, ServiceError)
+    assert re.search(what, missing.what)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "why"),
+    [
+        ("search", {}, "not results of a search"),
+        ("search", [["http://a.example/", 1, "S"]], "not results of a search"),
+        ("page", None, "not a page"),
+        ("page", {"url": "http://a.example/"}, "not a page"),
+        ("page", {"url": "http://a.example/", "text": 1}, "not a page"),
+    ],
+)
+def test_a_record_with_an_answer_of_another_kind_is_our_error(
+    web: FakeWeb, tmp_path: Path, kind: str, answer: Any, why: str
+) -> None:
+    file, where = tmp_path / "web.jsonl", section(web)
+    searched(where, file, "tower")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    changed = [line | {"answer": answer} if line["kind"] == kind else line for line in lines]
+    file.write_text("".join(json.dumps(line) + "\n" for line in changed))
+    (wrong,) = searched(where, tmp_path / "x", "tower", replay=(str(file),))
+    assert isinstance(wrong, ServiceError)
+    assert why in wrong.what
+
+
 def test_a_temporary_failure_is_recorded_for_the_run_and_its_replay_only(
     web: FakeWeb, tmp_path: Path
 ) -> None:
@@ -836,6 +881,25 @@ def test_a_record_that_cannot_be_written_is_released(tmp_path: Path, monkeypatch
         asyncio.run(one.aclose())
     monkeypatch.undo()
     asyncio.run(Exchanges(file, WebRules()).aclose())
+
+
+def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
+    async def found() -> int:
+        return 7
+
+    async def main() -> None:
+        exchanges = Exchanges(tmp_path / "web.jsonl", WebRules())
+        (tmp_path / "web.jsonl.journal").symlink_to("/dev/full")
+        try:
+            with pytest.raises(RunFailed, match=r"web\.jsonl\.journal cannot be written: No space left"):
+                await exchanges.get(Request("search", "x", {}), found)
+        finally:
+            with pytest.raises(RunFailed, match="No space left"):
+                await exchanges.aclose()
+
+    asyncio.run(main())
+    (tmp_path / "web.jsonl.journal").unlink()
+    asyncio.run(Exchanges(tmp_path / "web.jsonl", WebRules()).aclose())  # it is released
 
 
 def test_a_failed_request_is_not_recorded(tmp_path: Path) -> None:

@@ -189,6 +189,24 @@ def open_to_others(path: Path) -> None:
             path.chmod(wanted & 0o7777)
 
 
+@contextmanager
+def written(path: Path, *, option: str | None = None) -> Iterator[None]:
+    """Report what fails while a file that stays open is written to, or closed.
+
+    Args:
+        path: The file.
+        option: The option that named it, for the remedy; None if its place in the run's folder is fixed.
+
+    Raises:
+        RecipeError: If the file cannot be written.
+        RunFailed: If there is no room for it.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(path, error, option) from None
+
+
 def unwritable(path: Path, error: OSError, option: str | None) -> RecipeError | RunFailed:
     """The error for an output that cannot be written; a full disk is not the fault of the input.
 

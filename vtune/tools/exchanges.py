@@ -9,8 +9,10 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -20,7 +22,7 @@ from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.locks import lock
 from vtune.files.reading import MAX_DOCUMENT, check_input, read_bytes, whole_lines, why_unread
-from vtune.files.writing import write_atomically
+from vtune.files.writing import write_atomically, written
 from vtune.sections import Strict
 from vtune.tools.hosts import BlockedHost
 from vtune.tools.result_cache import ResultCache
@@ -139,17 +141,31 @@ class Exchanges:
 
         Raises:
             ServiceError: If it is not in the replayed record, the budget is spent, or `ask` fails.
+            RunFailed: If there is no room to record it.
         """
         line = self._known.get(request.key)
         if line is not None and request.key not in self._again:
             return line["answer"]
         if self._replays:
-            raise ServiceError(
-                f"the {request.kind} {request.what[:200]!r} is not on record",
-                where=", ".join(self._rules.replay),
-                fix="replay the run that was recorded, or ask the web with --record",
-            )
+            raise self._missing(request)
         return await self._once.get(request.key, lambda: self._ask(request, ask))
+
+    def _missing(self, request: Request) -> ServiceError:
+        """Why a request cannot be replayed: it may have been made with other settings of the tool."""
+        if (request.kind, request.what) in self._replayed:
+            known = f"on record, but not with these settings of the tool ({', '.join(request.facts)})"
+        else:
+            known = "not on record"
+        return ServiceError(
+            f"the {request.kind} {request.what[:200]!r} is {known}",
+            where=", ".join(self._rules.replay),
+            fix="replay with the settings of the run that was recorded, or ask the web with --record",
+        )
+
+    @cached_property
+    def _replayed(self) -> frozenset[tuple[str, str]]:
+        """(kind, what) of all that is replayed."""
+        return frozenset((line["kind"], line["what"]) for line in self._known.values())
 
     async def _ask(self, request: Request, ask: Callable[[], Awaitable[Any]]) -> Any:
         if request.kind in PRICED:
@@ -166,12 +182,16 @@ class Exchanges:
             line |= {"answer": answer, "again": True}
         self._known[request.key] = line
         self._again.discard(request.key)
-        if self._out is None:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            self._out = _beside(self._file).open("a", encoding="utf-8")
-        self._out.write(_text(line))
-        self._out.flush()
+        with self._written():
+            if self._out is None:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                self._out = _beside(self._file).open("a", encoding="utf-8")
+            self._out.write(_text(line))
+            self._out.flush()
         return answer
+
+    def _written(self) -> AbstractContextManager[None]:
+        return written(_beside(self._file), option=None if self._rules.record is None else "--record")
 
     def _pay(self, kind: str) -> None:
         budget = self._rules.budget
@@ -195,11 +215,16 @@ class Exchanges:
             self._spent[kind] -= 1
 
     async def aclose(self) -> None:
-        """Cancel requests in progress, and merge the journal into the file."""
+        """Cancel requests in progress, and merge the journal into the file.
+
+        Raises:
+            RunFailed: If there is no room for it; the journal stays.
+        """
         try:
             await self._once.clear()
             if self._out is not None:
-                self._out.close()
+                with self._written():  # closing writes what there was no room for before
+                    self._out.close()
             if not self._replays and _beside(self._file).exists():
                 lines = sorted(self._known.values(), key=lambda line: str(line["key"]))
                 write_atomically(self._file, "".join(map(_text, lines)))

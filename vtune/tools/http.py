@@ -26,6 +26,9 @@ RETRIED = (408, 429)
 CONNECT = 5.0
 """Seconds to establish a connection; ours."""
 
+LARGEST = 64 * 2**20
+"""Limit on an answer's bytes when unpacked; ours: one with a hundred passages or thumbnails has far less."""
+
 LOGS = "check that it is up, and what it logs"
 """The remedy where a service says nothing about it."""
 
@@ -168,25 +171,28 @@ class Poster:
         self, http: httpx2.AsyncClient, method: str, address: str, sent: Mapping[str, Any]
     ) -> Any:
         try:
-            async with asyncio.timeout(self._patience.timeout_s):
-                response = await http.request(method, address, **sent)
+            async with (
+                asyncio.timeout(self._patience.timeout_s),
+                http.stream(method, address, **sent) as response,
+            ):
+                body = await self._read(response)
         except (httpx2.RequestError, TimeoutError) as error:
             raise _Failed(f"{type(error).__name__} {error}".strip()) from None
-        status = response.status_code
+        status, said = response.status_code, body[:800].decode(errors="replace")[:200]
         if status >= 500 or status in RETRIED:
-            raise _Failed(f"HTTP {status}: {response.text[:200]}", after=retry_after(response.headers))
+            raise _Failed(f"HTTP {status}: {said}", after=retry_after(response.headers))
         if status != 200:
             self._failures = 0
             raise ServiceError(
-                f"{self._name} refuses: HTTP {status}: {response.text[:200]}",
+                f"{self._name} refuses: HTTP {status}: {said}",
                 where=self._url,
                 fix="fix `tools` in the recipe, or the key",
             )
         try:
-            answer = parse_json(response.content)
+            answer = parse_json(body)
         except ValueError as error:
             raise ServiceError(
-                f"{self._name} did not answer with readable JSON: {response.text[:200]!r} ({error})",
+                f"{self._name} did not answer with readable JSON: {said!r} ({error})",
                 where=self._url,
                 fix="check that this is its address, and what it logs",
             ) from None
@@ -194,6 +200,18 @@ class Poster:
             raise _Failed(outage.why, fix=outage.fix, after=0.0 if outage.passing else math.inf)
         self._failures = 0
         return answer
+
+    async def _read(self, response: httpx2.Response) -> bytes:
+        body = bytearray()
+        async for part in response.aiter_bytes():
+            body += part
+            if len(body) > LARGEST:
+                raise ServiceError(
+                    f"{self._name} answers with more than {LARGEST >> 20} MiB",
+                    where=self._url,
+                    fix="check that this is its address, and what it logs",
+                )
+        return bytes(body)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -9,6 +9,7 @@ from typing import IO, Any
 from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import whole_lines
+from vtune.files.writing import written
 from vtune.tools.engines import ENGINES, Hit, ask, outage
 from vtune.tools.exchanges import UNREADABLE, Exchanges, Request
 from vtune.tools.hosts import is_blocked
@@ -100,13 +101,14 @@ class Web:
             self._spent -= 1
             raise
         self._known[query, top_k] = found
-        if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("a", encoding="utf-8")
         results = [{"id": one.id, "title": one.title, "text": one.text} for one in found]
         line = {"query": query, "top_k": top_k, "results": results}
-        self._file.write(json.dumps(line, ensure_ascii=True) + "\n")
-        self._file.flush()
+        with written(self._path):
+            if self._file is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._path.open("a", encoding="utf-8")
+            self._file.write(json.dumps(line, ensure_ascii=True) + "\n")
+            self._file.flush()
         return found
 
     async def aclose(self) -> None:
@@ -114,7 +116,8 @@ class Web:
         await self._once.clear()
         await self._poster.aclose()
         if self._file is not None:
-            self._file.close()
+            with written(self._path):
+                self._file.close()
 
 
 class Snippets:

@@ -133,9 +133,8 @@ class PageSearch:
         if not read:
             return found
         limits = self._section.limits.model_dump(mode="json")
-        page = await self._exchanges.get(
-            Request("page", hit.url, {"limits": limits}), lambda: self._read(hit.url)
-        )
+        request = Request("page", hit.url, {"limits": limits})
+        page = _checked(await self._exchanges.get(request, lambda: self._read(hit.url)))
         if "problem" in page:
             return replace(found, source=f"{hit.url} (not read: {page['problem']})")
         if is_blocked(page["url"], self._exchanges.rules.blocked):
@@ -218,11 +217,26 @@ def allowed(answer: Any, blocked: Sequence[str]) -> list[Hit]:
     Raises:
         ServiceError: If the record contains something other than results.
     """
-    try:
-        hits = [Hit(*row) for row in answer]
-    except TypeError:
-        raise ServiceError(f"not results of a search: {str(answer)[:200]!r}", fix="record again") from None
+    if not isinstance(answer, list) or not all(_is_hit(row) for row in answer):
+        raise ServiceError(f"not results of a search: {str(answer)[:200]!r}", fix="record again")
+    hits = [Hit(*row) for row in answer]
     return [hit for hit in hits if not is_blocked(hit.url, blocked)]
+
+
+def _is_hit(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 3 and all(isinstance(text, str) for text in row)
+
+
+def _checked(page: Any) -> dict[str, str]:
+    """The answer to a request for a page.
+
+    Raises:
+        ServiceError: If the record contains something else.
+    """
+    keys = page.keys() if isinstance(page, dict) else set()
+    if keys not in ({"problem"}, {"url", "text"}) or not all(isinstance(one, str) for one in page.values()):
+        raise ServiceError(f"not a page: {str(page)[:200]!r}", fix="record again")
+    return dict(page)
 
 
 def check_extractor() -> None:
