@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from tests.gpu.checks import Bar, Found, Place
-from tests.gpu.hand_over import changed
-from tests.gpu.models import TOLERANCE, tiny_model
+from tests.gpu.models import TOLERANCE, changed, tiny_model
 from tests.gpu.vllm_here import draw, dtype_here, policy_of, reported, requests, scored, setup_of
 from vtune.rollout.engine import Completion
 from vtune.rollout.vllm import VllmEngine

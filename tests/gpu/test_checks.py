@@ -3,6 +3,7 @@
 import ast
 import json
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -139,6 +140,39 @@ def test_the_steps_of_large_models_fit_one_gpu_according_to_the_plan(name: str, 
         words = [f"{key}={value}" for key, value in given.items()]
         recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, words)
         assert fits(recipe, shape_of(known_shapes()[name]), machine_of(1, 79.6))
+
+
+@pytest.mark.parametrize("family", ["tiny", "tiny3"])
+def test_changed_weights_change_what_must_not_be_kept(family: str, request: pytest.FixtureRequest) -> None:
+    """Otherwise a vLLM that keeps keys, values and features of the earlier weights passes the checks."""
+    import torch
+
+    from tests.conftest import load
+    from tests.gpu.models import changed
+    from tests.models.rows import SHOWN, ragged
+    from tests.update.build import logprobs_of
+    from vtune.update.batch import Item
+
+    policy = load(request.getfixturevalue(family))
+    ids = [*ragged(policy)[1].token_ids, policy.chat.end_id]
+    item = Item(ids, SHOWN[1], [False] * (len(ids) - 1) + [True])
+    kept: dict[str, torch.Tensor] = {}
+
+    def keeps(name: str) -> Any:
+        return lambda module, given, out: kept.__setitem__(name, out)
+
+    for name, module in policy.model.named_modules():
+        if re.search(r"\.v_proj$|\.merger$|merger_list\.\d+$", name):
+            module.register_forward_hook(keeps(name))
+    with torch.no_grad():
+        logprobs_of(policy, [item])
+        before = dict(kept)
+        changed(policy.model)
+        logprobs_of(policy, [item])
+    assert sum(name.endswith(".v_proj") for name in kept) > 1
+    assert any("merger" in name for name in kept)
+    for name, values in before.items():
+        assert float((kept[name] - values).norm() / values.norm()) > 0.5, name
 
 
 @pytest.mark.train
