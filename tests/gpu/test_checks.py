@@ -142,6 +142,35 @@ def test_the_steps_of_large_models_fit_one_gpu_according_to_the_plan(name: str, 
         assert fits(recipe, shape_of(known_shapes()[name]), machine_of(1, 79.6))
 
 
+def test_the_server_multiplies_float32_as_an_engine_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In TF32 its attention alone moves log-probabilities by 0.0015, where 0.0001 is allowed."""
+    import torch
+
+    from tests.gpu import server
+    from vtune.rollout.vllm_environment import child_environment
+
+    given: dict[str, str] = {}
+
+    class Started:
+        def __init__(self, command: Any, *, env: dict[str, str], **rest: Any) -> None:
+            given.update(env)
+
+        def terminate(self) -> None:
+            """Do nothing."""
+
+        wait = terminate
+
+    monkeypatch.setattr(server.subprocess, "Popen", Started)
+    monkeypatch.setattr(server, "_wait", lambda *_: None)
+    with server.served(tmp_path, tmp_path / "log"):
+        pass
+    wanted = child_environment(torch.device("cuda", 1), threads=1)
+    same = ("TRITON_F32_DEFAULT", "CUDA_VISIBLE_DEVICES")
+    assert {name: given.get(name) for name in same} == {name: wanted[name] for name in same}
+
+
 @pytest.mark.parametrize("family", ["tiny", "tiny3"])
 def test_changed_weights_change_what_must_not_be_kept(family: str, request: pytest.FixtureRequest) -> None:
     """Otherwise a vLLM that keeps keys, values and features of the earlier weights passes the checks."""
