@@ -90,7 +90,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Group:
     return found
 
 
-def handed(servers: Servers, passed: list[str]) -> None:
+def handed(servers: Servers, passed: list[str], device: torch.device = Group.device) -> None:
     """Hand over two weights; record those that were read."""
 
     def weights() -> Iterator[tuple[str, torch.Tensor]]:
@@ -99,7 +99,7 @@ def handed(servers: Servers, passed: list[str]) -> None:
             yield name, torch.ones(2)
 
     async def run() -> None:
-        send = vllm_nccl.nccl_sender(None, torch.device("cpu"), first=True)  # type: ignore[arg-type]
+        send = vllm_nccl.nccl_sender(None, device, first=True)  # type: ignore[arg-type]
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(servers)) as http:
             fleet = Fleet(http, [Server("http://a"), Server("http://b")])
             async with asyncio.timeout(20):
@@ -115,6 +115,15 @@ def test_weights_are_broadcast_to_all_servers(group: Group) -> None:
     assert passed == ["a", "b"]
     assert [told for told in servers.told if told[1] == "/resume"] == [("a", "/resume"), ("b", "/resume")]
     assert group.aborted == []
+
+
+def test_weights_are_computed_before_they_are_packed(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's streams would not wait: with the optimiser in host memory, weights may still be on their way."""
+    passed: list[str] = []
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: passed.append(f"computed on {device}"))
+    handed(Servers("", group), passed, torch.device("cuda", 1))
+    assert passed == ["computed on cuda:1", "a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def nccl_sender(
             senders[members] = await loop.run_in_executor(thread, _joined, info, client, source)
         sender = senders[members]
         sender.client = client
-        sending = loop.run_in_executor(thread, sender.send_weights)
+        sending = loop.run_in_executor(thread, _sent, sender, device)
         await _watched(sending, client, sender)
         await fleet.resume()
 
@@ -173,6 +173,17 @@ def _joined(info: NCCLTrainerInitInfo, client: _GroupLink, source: Source) -> An
             f"the process group with the vLLM servers could not be formed: {error}",
             fix=f"check that all of them run, then continue with --resume: {START}",
         ) from error
+
+
+def _sent(sender: Any, device: torch.device) -> None:
+    """Send the weights once they are computed.
+
+    vLLM packs them on CUDA streams of its own, which do not wait for other streams. With the optimiser in
+    host memory, an update returns while the GPU is still receiving its weights.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    sender.send_weights()
 
 
 async def _watched(sending: "asyncio.Future[None]", client: _GroupLink, sender: Any) -> None:
