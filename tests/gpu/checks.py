@@ -138,7 +138,7 @@ CHECKS: Sequence[Check] = (
         name="shared_rows",
         about="two ranks that compute each row together, weights split (update.sequence_parallel, ZeRO-3)",
         entry="ranks:check_shared_rows",
-        seconds=240,
+        seconds=300,
         gpus=2,
         rehearsed=False,
     ),

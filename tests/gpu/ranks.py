@@ -5,9 +5,12 @@ from typing import Any
 from tests.gpu.checks import Bar, Found, Place
 from tests.gpu.models import TOLERANCE, middling, tiny_model
 from tests.gpu.running import Memory, rows_of, settings, vtune_apart
+from tests.gpu.shared import compared
 from vtune.runs.data.lens import make_lens
 
 STEPS = 4
+GRADIENTS = 1e-3
+"""Largest relative distance of a gradient in float32; on a CPU it is 3e-6, and 1 where one is lost. Ours."""
 TAKEN = 1.0
 """A process that uses a GPU takes at least this many GB of it, and fewer on a GPU that it does not use."""
 
@@ -39,7 +42,10 @@ def check_tensor_parallel(place: Place) -> Found:
 
 
 def check_shared_rows(place: Place) -> Found:
-    """Both ranks compute each row together, with weights split between them (update.sequence_parallel)."""
+    """Both ranks compute each row together, with weights split between them (update.sequence_parallel).
+
+    Before that, log-probabilities and gradients of such rows are those of one GPU.
+    """
     model = middling(place.models / "middling")  # its heads divide by two
     given = recipe(place, model) | {
         "update.dtype": "bfloat16",
@@ -51,8 +57,18 @@ def check_shared_rows(place: Place) -> Found:
     }
     words = ["rl", "--recipe", "codev-tiny", "--out", str(place.folder / "run"), "--gpus", "2"]
     with Memory() as memory:
+        differ = compared(model, place.folder / "apart.json")
         vtune_apart([*words, *settings(given)])
-    return found(place, "bfloat16", memory, both=True)
+    rest = found(place, "bfloat16", memory, both=True)
+    bars = [
+        Bar(
+            what="log-probabilities, apart from one GPU",
+            value=differ["logprobs"],
+            at_most=TOLERANCE["float32"],
+        ),
+        Bar(what="gradients, apart from one GPU", value=differ["gradients"], at_most=GRADIENTS),
+    ]
+    return Found(bars=[*bars, *rest.bars], figures=rest.figures)
 
 
 def check_visible(place: Place) -> Found:

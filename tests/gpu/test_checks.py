@@ -204,6 +204,30 @@ def test_changed_weights_change_what_must_not_be_kept(family: str, request: pyte
         assert float((kept[name] - values).norm() / values.norm()) > 0.5, name
 
 
+@pytest.mark.slow
+@pytest.mark.train
+def test_shared_rows_are_compared_with_those_of_one_process(tiny: Path, tmp_path: Path) -> None:
+    from tests.gpu.ranks import GRADIENTS
+    from tests.gpu.shared import compared
+    from tests.update.build import with_heads
+
+    found = compared(with_heads(tiny, tmp_path / "model", kv_heads=2), tmp_path / "apart.json")
+    assert found["logprobs"] < 1e-5
+    assert found["gradients"] < GRADIENTS / 100
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 2.0, -1.0], ids=["lost", "halved", "doubled", "negated"])
+def test_a_wrong_gradient_of_a_shared_row_misses_its_bar(factor: float) -> None:
+    import torch
+
+    from tests.gpu.ranks import GRADIENTS
+    from tests.gpu.shared import apart
+
+    alone = {"logprobs": torch.zeros(2), "entropy": torch.zeros(2), "a": torch.ones(3), "b": torch.ones(2)}
+    assert apart(alone, alone) == {"logprobs": 0.0, "gradients": 0.0}
+    assert apart(alone | {"b": factor * alone["b"]}, alone)["gradients"] > 100 * GRADIENTS
+
+
 @pytest.mark.train
 def test_a_step_is_rehearsed_with_a_tiny_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "found.json"

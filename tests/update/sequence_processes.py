@@ -71,7 +71,7 @@ def numbers(policy: Policy, given: list[Item], group: SequenceGroup | None) -> N
     stats = forward(batch.packed, batch.predicting, batch.targets, 3 if count > 3 else 1)
     policy.model.zero_grad()
     # A different weight per token, plus products of neighbours as in sequence-level losses.
-    weights = torch.linspace(-1, 2, count)
+    weights = torch.linspace(-1, 2, count, device=stats.logprobs.device)
     (stats.logprobs @ weights + (stats.logprobs[1:] * stats.logprobs[:-1]).sum() / count).backward()
     found = {"logprobs": stats.logprobs.detach(), "entropy": stats.entropy}
     for name, parameter in policy.model.named_parameters():
