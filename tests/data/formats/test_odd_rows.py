@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.data.formats.published import THYME_RESPONSE, coded, jpeg, user
 from vtune.config import load_recipe
-from vtune.data.formats.building import Options
+from vtune.data.formats.building import Options, given_id
 from vtune.data.formats.codev import codev_sample
 from vtune.data.formats.conversations import conversation_trace
 from vtune.data.formats.deepeyes import deepeyes_sample
@@ -137,6 +137,17 @@ def test_a_mistake_about_boxes_in_a_column_map_names_the_key(tmp_path: Path) -> 
     assert "1 problem" in str(caught.value)
     file.write_text(f"{start}evidence: boxes\n")
     assert load_recipe(file, ColumnMap).evidence == BoxColumn(column="boxes")
+
+
+@pytest.mark.parametrize("make", [verl_sample, vtriune_sample])
+def test_a_bare_number_as_id_is_made_unique_by_the_source(make: Callable[..., Sample]) -> None:
+    row = VERL if make is verl_sample else VTRIUNE
+    found = {
+        source: make(changed(row | {"data_source": source}, ("extra_info", "id"), 0), PLACE, OPTIONS).id
+        for source in ("vstar", "chart")
+    }
+    assert found == {"vstar": "vstar/0", "chart": "chart/0"}
+    assert [given_id(one, "vstar") for one in (None, "7", "vstar_7")] == [None, "vstar/7", "vstar_7"]
 
 
 def test_a_vtriune_reasoning_answer_may_be_words() -> None:

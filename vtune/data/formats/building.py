@@ -164,6 +164,20 @@ def own_id(source: str, place: Place) -> str:
     return place.id if place.name == source else f"{source}/{place.id}"
 
 
+def given_id(value: Any, source: str) -> str | None:
+    """The id that a row gives; a bare number, which only counts the rows of a file, is made unique by the
+    source.
+
+    Args:
+        value: Of the row's `extra_info`; None if it gives none.
+        source: `data_source`.
+    """
+    if value is None:
+        return None
+    text = text_of("extra_info.id", value)
+    return f"{source}/{text}" if text.isdecimal() else text
+
+
 def judged(
     question: str,
     truth: Any,

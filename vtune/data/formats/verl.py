@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from vtune.data.formats import own, specimens
-from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
+from vtune.data.formats.building import Found, Options, build_sample, each, given_id, judged, others
 from vtune.data.formats.reward_rows import is_verl
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format, Writer
@@ -84,14 +84,13 @@ def verl_sample(
         truth = text_of("reward_model.ground_truth", needed(judge, "ground_truth", of="reward_model"))
         shown = row | {"prompt": turns, "images": [picture_to_row(picture) for picture in images]}
         return sample_from_row(own.restore(shown, packed, truth), place=place.id)
-    identity = info.get("id")
     return build_sample(
         place,
         source=source,
         turns=turns,
         images=images,
         ability=ability or str(row.get("ability") or ""),
-        identity=None if identity is None else str(identity),
+        identity=given_id(info.get("id"), source),
         answer=info["answer"] if isinstance(info.get("answer"), str) else "",
         ratios=ratios,
         tools=tools,

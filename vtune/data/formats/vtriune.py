@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from vtune.data.formats import own, specimens
-from vtune.data.formats.building import Found, Options, build_sample, each, others
+from vtune.data.formats.building import Found, Options, build_sample, each, given_id, others
 from vtune.data.formats.judging import is_computed, known_verifier
 from vtune.data.formats.reward_rows import is_verl, names_verifier
 from vtune.data.formats.samples import refuse_own
@@ -117,14 +117,13 @@ def vtriune_sample(row: Row, place: Place, options: Options) -> Sample:
         # Their prompts ask for \boxed{}, and equation 1 reads it.
         parm = {key: value for key, value in parm.items() if not key.startswith("det_")}
         parm |= {"answer_in": "boxed"} if judge.get("verifier") == "mathverify" else {}
-    identity = info.get("id")
     return build_sample(
         place,
         source=source,
         turns=turns,
         images=images,
         ability=ability,
-        identity=None if identity is None else str(identity),
+        identity=given_id(info.get("id"), source),
         ground_truth=_read_truth(verifier, truth),
         answer=str(judge.get("answer") or ""),
         verifier=verifier,
