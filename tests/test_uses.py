@@ -259,6 +259,13 @@ def test_a_part_that_fails_in_a_run_says_that_the_run_uses_its_copy(tmp_path: Pa
         assert way in told.value.fix
 
 
+def test_a_verifier_that_exits_is_named_with_its_sample(tmp_path: Path) -> None:
+    text = ANLS.read_text().replace("    said, right", "    raise SystemExit(3)\n    said, right")
+    use([written(tmp_path, text)])
+    with pytest.raises(BrokenPart, match=r"verifier `anls` of mine\.py is broken: SystemExit: 3 \(sample"):
+        verdict_on(wrap("no parking"), sample("anls", "NO PARKING"))
+
+
 def test_a_missing_or_additional_file_is_named(tmp_path: Path) -> None:
     use([ANLS])
     with pytest.raises(RecipeError, match=r"anls\.py was not among the files"):

@@ -1,5 +1,6 @@
 import asyncio
 import dataclasses
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -254,6 +255,28 @@ def test_an_unreadable_picture_leaves_the_calls_unscored() -> None:
     (scored,) = score(sample(TARGET), broken)
     assert scored.reward is not None
     assert (scored.reward.accuracy, scored.reward.tool, scored.tool_scores) == (1.0, None, (None,))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_trajectory_that_arrives_after_a_failure_leaves_no_coroutine_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fails(*_: object) -> None:
+        raise RunFailed("broken", fix="none")
+
+    async def story() -> None:
+        what = sample(TARGET)
+        async with Scorer(recipe()) as scorer, scorer.scoring([what]) as begin:
+            begin(looks(TARGET))
+            try:
+                await asyncio.sleep(60)
+            finally:
+                begin(looks(TARGET))
+
+    monkeypatch.setattr("vtune.reward.score.score_trajectory", fails)
+    with pytest.raises(RunFailed, match="broken"):
+        asyncio.run(story())
+    gc.collect()
 
 
 def test_an_unmeasurable_input_leaves_only_its_trajectory_unscored() -> None:

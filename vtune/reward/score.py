@@ -159,7 +159,12 @@ class Scorer:
                             f"no sample has the id {trajectory.sample_id!r}",
                             fix="score with the data that the rollouts used",
                         )
-                    return group.create_task(score_in_turn(sample, trajectory))
+                    turn = score_in_turn(sample, trajectory)
+                    try:
+                        return group.create_task(turn)
+                    except RuntimeError:  # another has failed, and the group is ending
+                        turn.close()
+                        raise
 
                 yield begin
 

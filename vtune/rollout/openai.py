@@ -156,7 +156,7 @@ class OpenAIEngine(Engine):
             api_key_env=served.api_key_env,
             fix="check that the endpoint is up and serves this model; if the conversation is too long "
             "for it, lower rollout.max_tokens or images.max_pixels",
-            no_key="; --set openai.api_key_env=NAME names another (null: no key)",
+            no_key="; `openai.api_key_env` can name another variable, or be null for no key",
         )
 
     @property

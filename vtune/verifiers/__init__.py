@@ -91,7 +91,7 @@ def verdict_on(reply: str, sample: Sample) -> Verdict:
         raise _met(failed, reply, sample) from failed.__cause__
     except (VtuneError, MemoryError):
         raise  # an answer that is too large costs a worker
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # an exit would end the event loop, not the run
         if (wrong := broken(error, part)) is None:
             raise
         raise _met(wrong, reply, sample) from error
