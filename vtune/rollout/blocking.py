@@ -127,7 +127,7 @@ class _CtrlC:
             if line is not None:
                 self._warn(
                     f"interrupted, and waiting for {line} to return; a second Ctrl-C ends at once, and "
-                    "everything since the last checkpoint is lost"
+                    "what is not saved yet is lost"
                 )
                 return
 
