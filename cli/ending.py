@@ -69,13 +69,17 @@ class Ending:
         atexit.register(self._now)
 
     def _now(self) -> None:
-        if self.code is None or "torch" not in sys.modules:
+        code = self.code
+        if code is None or "torch" not in sys.modules:
             return
+        if callable(signal.getsignal(signal.SIGINT)):
+            # Pressed again, it would only print a traceback from here; a flush may also wait for a reader.
+            signal.signal(signal.SIGINT, lambda *_: os._exit(code))
         logging.shutdown()  # registered earlier, so it has not run yet
         for stream in filter(None, (sys.stdout, sys.stderr)):  # None if it was closed before the start
             stream.flush()
         _flush_files()
-        os._exit(self.code)
+        os._exit(code)
 
 
 def _flush_files() -> None:

@@ -233,6 +233,27 @@ def test_only_one_exit_handler_is_interrupted() -> None:
     assert ended.stdout == "flushed 1\nflushed 2\n"
 
 
+TWICE = """
+import os, signal, sys
+from vtune.cli import ending, main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.modules["torch"] = sys  # as if a command had loaded it
+ending._flush_files = lambda: os.kill(os.getpid(), signal.SIGINT)
+
+def work():
+    raise SystemExit(130)
+
+main.app = work
+main.start()
+"""
+
+
+def test_ctrl_c_while_a_command_is_ending_prints_no_traceback() -> None:
+    ended = subprocess.run([sys.executable, "-c", TWICE], cwd=ROOT, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "interrupted\n")
+
+
 def test_a_rank_interrupted_at_startup_prints_nothing(tmp_path: Path) -> None:
     """The failure was in another rank, and rank 0's output is what the user should read."""
     (tmp_path / "sitecustomize.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")

@@ -1,3 +1,5 @@
+import errno
+import os
 import random
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.schema.records import SAMPLE, TRAJECTORY, samples, trajectories
-from vtune.errors import DataError
+from vtune.errors import DataError, RunFailed
 from vtune.schema import parquet
 from vtune.schema.box import Box
 from vtune.schema.message import Message, Picture
@@ -312,6 +314,22 @@ def test_a_contradictory_trajectory_is_not_written(
     assert "row 1" in caught.value.where
     assert column in caught.value.where
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_during_a_run_does_not_suggest_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the run is in another folder, and there `--resume` finds none."""
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    with pytest.raises(RunFailed) as own:
+        parquet.write_trajectories(tmp_path / "t.parquet", [TRAJECTORY], run=tmp_path)
+    assert own.value.fix.startswith("make room")
+    with pytest.raises(RunFailed, match="another --out"):
+        parquet.write_trajectories(tmp_path / "t.parquet", [TRAJECTORY])
 
 
 def test_an_unknown_status_in_a_trajectory_file_is_refused(tmp_path: Path) -> None:

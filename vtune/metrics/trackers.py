@@ -70,7 +70,7 @@ def identity(out: Path, tracker: str, fresh: str) -> str:
     file = out / f"{tracker}-run"
     if file.is_file():
         return file.read_text(encoding="utf-8").strip()
-    write_atomically(file, fresh + "\n")
+    write_atomically(file, fresh + "\n", option=None)
     return fresh
 
 

@@ -173,7 +173,7 @@ def start_run(
     if lengths:
         _check_reached(out, steps or getattr(recipe, "steps", None) or 0)
     _note(out, lengths, steps, prints)
-    write_atomically(written, dump_recipe(keep_uses(recipe, out)))
+    write_atomically(written, dump_recipe(keep_uses(recipe, out)), option=None)
 
 
 def _prints(data: Sequence[Path]) -> dict[str, str]:
@@ -204,7 +204,7 @@ def _note(
     if changes:
         now = now | {"extended": [*known.get("extended", []), *changes]}
     if now != known:
-        write_atomically(file, json.dumps(now, indent=2) + "\n")
+        write_atomically(file, json.dumps(now, indent=2) + "\n", option=None)
     if changes:
         how = "extended" if all(now > before for before, now in lengths.values()) else "shortened again"
         say(

@@ -289,7 +289,7 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
         result = _result(asked, judged, score, files[ITEMS])
         result |= _judge_of(asked, records, scorer) | found.as_result()
         result |= {"seconds": time.monotonic() - began}
-        write_atomically(files[RESULTS], json.dumps(result, indent=2) + "\n")
+        write_atomically(files[RESULTS], json.dumps(result, indent=2) + "\n", option=None)
         withdraw(out)
     (out / STARTED).unlink()
     shutil.rmtree(asked.portions)

@@ -279,6 +279,6 @@ def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, total: int, resum
             f"{names} has changed since {out} began; it adds only scorers, so the rollouts stay and "
             "are scored by it"
         )
-        write_atomically(file, json.dumps(before, indent=2) + "\n")
-    write_atomically(written_suite(out), dump_recipe(keep_uses(suite, out)))
+        write_atomically(file, json.dumps(before, indent=2) + "\n", option=None)
+    write_atomically(written_suite(out), dump_recipe(keep_uses(suite, out)), option=None)
     reopen_unscored(out, out / "trajectories", rollouts=suite.rollouts)

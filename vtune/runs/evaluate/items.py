@@ -36,7 +36,8 @@ def by_question(marks: Sequence[Mark], file: Path) -> dict[str, Any]:
         evaluation (None if nothing was scored), see `vtune.metrics.power`.
     """
     items = [replace(item, scores=tuple(map(_short, item.scores))) for item in items_of(marks)]
-    write_atomically(file, "".join(json.dumps(asdict(item), allow_nan=False) + "\n" for item in items))
+    lines = (json.dumps(asdict(item), allow_nan=False) + "\n" for item in items)
+    write_atomically(file, "".join(lines), option=None)
     known = [(item.cluster, item.score) for item in items if item.score is not None]
     mean = sum(score for _, score in known) / len(known) if known else 0.0
     return {

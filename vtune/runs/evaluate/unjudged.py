@@ -40,7 +40,7 @@ def not_judged(
     """
     path = folder / UNJUDGED
     rows = ({"sample_id": key[0], "rollout": key[1], "why": one} for key, one in sorted(left.items()))
-    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows), option=None)
     names = sorted({name for name, _ in left})
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     fix = f"check the model that `{model}` names, or raise its budget, then continue with --resume"

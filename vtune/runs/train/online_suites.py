@@ -207,7 +207,7 @@ def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
     """
     pinned = check_pinned(suites, out)
     if pinned:
-        write_atomically(out / PINNED, json.dumps(pinned, indent=2) + "\n")
+        write_atomically(out / PINNED, json.dumps(pinned, indent=2) + "\n", option=None)
 
 
 def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:

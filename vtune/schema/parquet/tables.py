@@ -328,11 +328,16 @@ def _rows_within(file: pq.ParquetFile, size: int) -> int:
 
 
 def write_table(
-    path: Path, schema: pa.Schema, rows: Iterable[Row], *, check: Callable[[Path], None] | None = None
+    path: Path,
+    schema: pa.Schema,
+    rows: Iterable[Row],
+    *,
+    check: Callable[[Path], None] | None = None,
+    option: str | None = "--out",
 ) -> int:
-    """`write_rows` of rows that are known to fit `schema`."""
+    """`write_rows` of rows that are known to fit `schema`; `option` as in `atomic_file`."""
     written = 0
-    with atomic_file(path) as partial:
+    with atomic_file(path, option=option) as partial:
         with pq.ParquetWriter(str(partial), schema, compression="zstd") as writer:
             for group in row_groups(rows, path.parent):
                 writer.write_table(pa.Table.from_pylist(group, schema=schema))

@@ -67,7 +67,8 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory], *, run: P
     """
     if run is not None:
         trajectories = (_named_inputs(trajectory, run / INPUTS, path.parent) for trajectory in trajectories)
-    return write_table(path, TRAJECTORY_COLUMNS, _trajectory_rows(path, trajectories))
+    option = "--out" if run is None else None
+    return write_table(path, TRAJECTORY_COLUMNS, _trajectory_rows(path, trajectories), option=option)
 
 
 def with_inputs(trajectory: Trajectory, base: Path) -> Trajectory:
@@ -100,7 +101,7 @@ def _named_inputs(trajectory: Trajectory, inputs: Path, base: Path) -> Trajector
         if picture.origin == "input" and picture.data is not None and len(picture.data) > LARGE_INPUT:
             stored = inputs / hashlib.sha256(picture.data).hexdigest()[:32]
             if not stored.exists():
-                write_atomically(stored, picture.data)
+                write_atomically(stored, picture.data, option=None)
             path = os.path.relpath(stored, base)
             picture = replace(picture, data=None, path=path)
         images.append(picture)
