@@ -13,7 +13,7 @@ from tests.judge.server import FakeJudge, JsonHandler, serve
 from tests.listening import listening
 from tests.runs.commands import vtune
 from vtune.config import find, load_recipe
-from vtune.errors import DataError, RecipeError, ServiceError
+from vtune.errors import DataError, RecipeError, RunFailed, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.completions import NoVerdict
 from vtune.judge.pictures import read_bytes
@@ -323,6 +323,23 @@ def test_replies_but_not_failures_are_cached_across_runs(tmp_path: Path) -> None
         assert ask(judge, PROMPT, cache=cache) == ["1"]
         assert ask(judge, PROMPT, cache=cache, model="other") == ["0.5"]
     assert len(judge.requests) == 3
+
+
+def test_a_full_disk_is_a_message_that_names_the_cache(tmp_path: Path) -> None:
+    cache = tmp_path / "judge.jsonl"
+
+    async def run() -> None:
+        async with JudgeClient(judge.endpoint(), cache=cache) as client:
+            assert client._file is not None
+            client._file.close()
+            client._file = open("/dev/full", "a")  # noqa: SIM115 - the client closes it
+            await client.ask(PROMPT, ())
+
+    with (
+        serve("1") as judge,
+        pytest.raises(RunFailed, match=r"judge\.jsonl cannot be written: No space left(.|\n)*make room"),
+    ):
+        asyncio.run(run())
 
 
 def test_a_cache_truncated_by_a_kill_is_repaired_and_a_broken_one_reported(tmp_path: Path) -> None:

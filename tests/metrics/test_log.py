@@ -82,3 +82,16 @@ def test_a_full_disk_is_a_message_and_keeps_the_steps(
         MetricsLog(path, first_step=3)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_in_the_middle_of_a_run_is_a_message_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl", first_step=0)
+    log._file.close()
+    monkeypatch.setattr(log, "_file", open("/dev/full", "a"))  # noqa: SIM115 - the log closes it
+    with (
+        pytest.raises(RunFailed, match=r"metrics\.jsonl cannot be written: No space left(.|\n)*make room"),
+        log,
+    ):
+        log.write(0, {"all": {"reward": 1.0}})

@@ -190,8 +190,8 @@ def open_to_others(path: Path) -> None:
 
 
 @contextmanager
-def written(path: Path, *, option: str | None = None) -> Iterator[None]:
-    """Report what fails while a file that stays open is written to, or closed.
+def appending(path: Path, *, option: str | None = None) -> Iterator[None]:
+    """Name the file in what fails while it is open and written to, or closed: such an error has no name.
 
     Args:
         path: The file.

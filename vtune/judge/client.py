@@ -3,13 +3,14 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Self, TypeVar
 
 from vtune.errors import ServiceError
+from vtune.files.writing import appending
 from vtune.judge.batches import Batches, Tell
 from vtune.judge.budget import Purse, Tokens
 from vtune.judge.completed import LENGTH, Completed
@@ -127,8 +128,9 @@ class JudgeClient:
             task.cancel()
         await asyncio.gather(*self._under_way.values(), return_exceptions=True)
         await self._completions.__aexit__()
-        if self._file is not None:
-            self._file.close()
+        if self._file is not None and self._cache is not None:
+            with appending(self._cache):
+                self._file.close()
 
     def knows(self, prompt: Prompt, pictures: Sequence[Picture]) -> bool:
         """Whether the reply is cached, so that `ask` sends no request."""
@@ -336,16 +338,19 @@ class JudgeClient:
             oldest = next(iter(self._replies))
             del self._replies[oldest]
             self._cut.discard(oldest)
-        if self._file is not None:
-            self._file.write(json.dumps(row) + "\n")
-            self._file.flush()
+        self._write(row)
 
     def _drop(self, key: str) -> None:
         """Make a later session ask again; this one keeps using the reply."""
         if self._file is not None and key in self._replies and key not in self._dropped:
             self._dropped.add(key)
-            self._file.write(json.dumps({"key": key, "reply": None}) + "\n")
-            self._file.flush()
+            self._write({"key": key, "reply": None})
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        if self._file is not None and self._cache is not None:
+            with appending(self._cache):
+                self._file.write(json.dumps(row) + "\n")
+                self._file.flush()
 
     def _hold(self, prompt: Prompt, pictures: Sequence[Picture]) -> Tokens:
         return self._purse.hold([prompt.system, prompt.text], len(pictures), self._endpoint.max_tokens)

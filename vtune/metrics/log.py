@@ -11,7 +11,7 @@ from typing import IO, Any, Self
 from vtune.errors import DataError, RunFailed
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
-from vtune.files.writing import write_atomically
+from vtune.files.writing import appending, write_atomically
 
 REPAIR = "restore the line, or delete it: training does not depend on it"
 
@@ -46,26 +46,31 @@ class MetricsLog:
             if line.step < first_step or (line.step == first_step and line.source in also)
         ]
         write_atomically(path, "".join(map(_dump, kept)), option=None)
+        self._path = path
         self._file: IO[str] = path.open("a", encoding="utf-8")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        with appending(self._path):
+            self._file.close()
 
     def write(self, step: int, rows: Mapping[str, Mapping[str, float]]) -> None:
         """Append one line for each source.
 
         Raises:
-            RunFailed: If a number is not finite: what cannot be measured must be left out, never NaN.
+            RunFailed: If a number is not finite: what cannot be measured must be left out, never NaN; or if
+                there is no room.
         """
         for source, values in rows.items():
             for name, value in values.items():
                 if not math.isfinite(value):
                     raise RunFailed(f"`{name}` is {value}", where=f"step {step}, source {source!r}")
-        self._file.write("".join(_dump(MetricsLine(step, source, values)) for source, values in rows.items()))
-        self._file.flush()
+        lines = (_dump(MetricsLine(step, source, values)) for source, values in rows.items())
+        with appending(self._path):
+            self._file.write("".join(lines))
+            self._file.flush()
 
 
 def read_metrics_from(path: Path, offset: int) -> tuple[list[MetricsLine], int]:

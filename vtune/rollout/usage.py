@@ -10,6 +10,7 @@ from typing import IO, Any, Self
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import whole_lines
+from vtune.files.writing import appending
 from vtune.judge.budget import Prices, Tokens
 
 
@@ -33,7 +34,8 @@ class Used:
 class Ledger:
     """Records turns as they are generated, in a JSONL file that a resumed run appends to."""
 
-    def __init__(self, file: IO[str]) -> None:
+    def __init__(self, path: Path, file: IO[str]) -> None:
+        self._path = path
         self._file = file
 
     @classmethod
@@ -43,13 +45,18 @@ class Ledger:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             whole_lines(path, repair=True)
-        with path.open("a", encoding="utf-8") as file:
-            yield cls(file)
+        file = path.open("a", encoding="utf-8")
+        try:
+            yield cls(path, file)
+        finally:
+            with appending(path):
+                file.close()
 
     def add(self, used: Used) -> None:
         """Record a turn."""
-        self._file.write(json.dumps(asdict(used)) + "\n")
-        self._file.flush()
+        with appending(self._path):
+            self._file.write(json.dumps(asdict(used)) + "\n")
+            self._file.flush()
 
 
 def spent(path: Path, prices: Prices | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.locks import lock
 from vtune.files.reading import MAX_DOCUMENT, check_input, read_bytes, whole_lines, why_unread
-from vtune.files.writing import write_atomically, written
+from vtune.files.writing import appending, write_atomically
 from vtune.sections import Strict
 from vtune.tools.hosts import BlockedHost
 from vtune.tools.result_cache import ResultCache
@@ -182,7 +182,7 @@ class Exchanges:
             line |= {"answer": answer, "again": True}
         self._known[request.key] = line
         self._again.discard(request.key)
-        with self._written():
+        with self._appending():
             if self._out is None:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 self._out = _beside(self._file).open("a", encoding="utf-8")
@@ -190,8 +190,8 @@ class Exchanges:
             self._out.flush()
         return answer
 
-    def _written(self) -> AbstractContextManager[None]:
-        return written(_beside(self._file), option=None if self._rules.record is None else "--record")
+    def _appending(self) -> AbstractContextManager[None]:
+        return appending(_beside(self._file), option=None if self._rules.record is None else "--record")
 
     def _pay(self, kind: str) -> None:
         budget = self._rules.budget
@@ -223,7 +223,7 @@ class Exchanges:
         try:
             await self._once.clear()
             if self._out is not None:
-                with self._written():  # closing writes what there was no room for before
+                with self._appending():  # closing writes what there was no room for before
                     self._out.close()
             if not self._replays and _beside(self._file).exists():
                 lines = sorted(self._known.values(), key=lambda line: str(line["key"]))

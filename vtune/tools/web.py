@@ -9,7 +9,7 @@ from typing import IO, Any
 from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import whole_lines
-from vtune.files.writing import written
+from vtune.files.writing import appending
 from vtune.tools.engines import ENGINES, Hit, ask, outage
 from vtune.tools.exchanges import UNREADABLE, Exchanges, Request
 from vtune.tools.hosts import is_blocked
@@ -103,7 +103,7 @@ class Web:
         self._known[query, top_k] = found
         results = [{"id": one.id, "title": one.title, "text": one.text} for one in found]
         line = {"query": query, "top_k": top_k, "results": results}
-        with written(self._path):
+        with appending(self._path):
             if self._file is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = self._path.open("a", encoding="utf-8")
@@ -116,7 +116,7 @@ class Web:
         await self._once.clear()
         await self._poster.aclose()
         if self._file is not None:
-            with written(self._path):
+            with appending(self._path):
                 self._file.close()
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtune.errors import DataError, RecipeError
+from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.runs.curate.results import Results
 from vtune.runs.start import locked
 
@@ -66,3 +66,13 @@ def test_a_folder_is_locked_for_one_process_at_a_time(tmp_path: Path) -> None:
         pass
     with locked(tmp_path):
         pass
+
+
+def test_a_full_disk_is_a_message_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Results(tmp_path / "results.jsonl")
+    kept._file.close()
+    monkeypatch.setattr(kept, "_file", open("/dev/full", "ab"))  # noqa: SIM115 - `kept` closes it
+    with pytest.raises(RunFailed, match=r"results\.jsonl cannot be written: No space left"), kept:
+        kept.put("ab" * 32, 1)

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from vtune.errors import DataError
+from vtune.files.writing import appending
 
 
 class Results:
@@ -34,7 +35,8 @@ class Results:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        with appending(self._path):
+            self._file.close()
 
     def __contains__(self, key: str) -> bool:
         return bytes.fromhex(key) in self._places
@@ -55,8 +57,9 @@ class Results:
         line = (
             json.dumps({"key": key, "result": result}, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         )
-        self._file.write(line)
-        self._file.flush()
+        with appending(self._path):
+            self._file.write(line)
+            self._file.flush()
         self._places[bytes.fromhex(key)] = self._end
         self._end += len(line)
 
