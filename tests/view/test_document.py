@@ -1,4 +1,5 @@
 import json
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,6 +203,20 @@ def test_an_invalid_label_line_is_reported(tmp_path: Path, line: str) -> None:
     file.write_text(line + "\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"not a label"):
         read_labels(file)
+
+
+def test_a_label_that_does_not_fit_on_the_disk_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "labels.jsonl"
+    append_label(file, label("a/0", "right"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 10, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            append_label(file, label("a/1", "right"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    append_label(file, label("a/2", "wrong"))
+    assert {key: one.label for key, one in read_labels(file).items()} == {"a/0": "right", "a/2": "wrong"}
 
 
 def test_a_label_truncated_by_a_kill_does_not_corrupt_the_next(tmp_path: Path) -> None:

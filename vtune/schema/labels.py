@@ -60,13 +60,12 @@ def append_label(path: Path, label: Label) -> None:
     """
     line = json.dumps(asdict(label), ensure_ascii=False, allow_nan=False) + "\n"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
+    # Not `os.write`, which on a nearly full disk writes the first part only and reports no error.
+    with open(descriptor, "ab") as file:
         lock(descriptor, wait=True)  # another viewer may be writing, too
         whole = os.pread(descriptor, os.fstat(descriptor).st_size, 0).rfind(b"\n") + 1
         os.ftruncate(descriptor, whole)  # a line truncated by a kill is not a label
-        os.write(descriptor, line.encode())
-    finally:
-        os.close(descriptor)
+        file.write(line.encode())
 
 
 def _lines(path: Path) -> Iterator[Label]:

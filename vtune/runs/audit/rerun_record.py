@@ -1,7 +1,6 @@
 """What has been regenerated, one JSON object per line, so that it is not generated again."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -71,11 +70,9 @@ class RerunRecord:
         self._lines[line.key] = line
         text = json.dumps(asdict(line), ensure_ascii=False, allow_nan=False) + "\n"
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            try:
-                os.write(descriptor, text.encode())
-            finally:
-                os.close(descriptor)
+            # Not `os.write`, which on a nearly full disk writes the first part only and reports no error.
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(text)
         except OSError as error:
             raise unwritable(self.path, error, None) from error
 
