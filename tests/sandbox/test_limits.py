@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tests.conftest import HANGS
 from tests.sandbox.conftest import QUICK, Box, encoded, picture, running, textured
-from vtune.errors import SandboxUnavailable
+from vtune.errors import SandboxUnavailable, ServiceError
 from vtune.sandbox import Execution, Isolation, Limits, Sandbox, Session
 from vtune.sandbox.turns import Turns
 from vtune.sandbox.watch import Stopped, watch
@@ -294,3 +295,12 @@ def test_without_a_sufficient_layer_nothing_starts() -> None:
 
     with pytest.raises(SandboxUnavailable, match="landlock"):
         asyncio.run(story())
+
+
+def test_pictures_that_do_not_fit_into_a_session_are_reported() -> None:
+    # A bit per pixel in the file, three bytes in the session.
+    large = encoded(np.zeros((4000, 4000), dtype=bool))
+    with running(replace(QUICK, memory_mb=400)) as box:
+        with pytest.raises(ServiceError, match=r"do not fit into the 400 MiB of sandbox\.memory_mb"):
+            box.one("pass", images=[large] * 8)
+        assert box.one("print(len(images))", images=[large]).output == "1"

@@ -156,7 +156,7 @@ class Session:
             # It has run no code that acts by itself, so it may keep running and decode its pictures.
             answer = await process.ask(message, stop=False)
         if not answer.get("ready"):
-            raise ProtocolError(str(answer))
+            raise ProtocolError(str(answer.get("failed", answer)))
 
     async def _leave(self) -> None:
         """Close the files and remove them."""

@@ -172,7 +172,11 @@ class Runner:
     def _adopt(self, message: dict[str, Any]) -> dict[str, Any]:
         """Become the session of one trajectory, with its random seed and its pictures."""
         _seed(message["seed"])
-        self.names.update(self._inputs(message["inputs"]))
+        try:
+            self.names.update(self._inputs(message["inputs"]))
+        except MemoryError:
+            size = self.settings.memory >> 20
+            return {"failed": f"its pictures do not fit into the {size} MiB of sandbox.memory_mb"}
         return {"ready": True}
 
     def _forget(self) -> dict[str, Any]:
