@@ -82,7 +82,7 @@ def test_results_are_kept_until_another_grader_has_graded_all(
     unchanged = {name: (out / name).read_bytes() for name in names}
     saying.clear()  # generating again would find nothing to say
 
-    def full_disk(*_: Any) -> None:
+    def full_disk(*_: Any, **__: Any) -> None:
         raise RunFailed("no room")
 
     def resumed(*more: str) -> Ended:
