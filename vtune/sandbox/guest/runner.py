@@ -167,17 +167,17 @@ class Runner:
             return decoding.decode(message["decode"], message["into"], message["max_pixels"], message["part"])
         if "forget" in message:
             return self._forget()
-        return self._adopt(message)
-
-    def _adopt(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Become the session of one trajectory, with its random seed and its pictures."""
-        _seed(message["seed"])
         try:
-            self.names.update(self._inputs(message["inputs"]))
+            self._adopt(message)
         except MemoryError:
             size = self.settings.memory >> 20
             return {"failed": f"its pictures do not fit into the {size} MiB of sandbox.memory_mb"}
         return {"ready": True}
+
+    def _adopt(self, message: dict[str, Any]) -> None:
+        """Become the session of one trajectory, with its random seed and its pictures."""
+        _seed(message["seed"])
+        self.names.update(self._inputs(message["inputs"]))
 
     def _forget(self) -> dict[str, Any]:
         """Reset after a trajectory whose code was contained (see `vtune.sandbox.contained`)."""
