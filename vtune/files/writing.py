@@ -191,7 +191,7 @@ def open_to_others(path: Path) -> None:
 
 @contextmanager
 def appending(path: Path, *, option: str | None = None) -> Iterator[None]:
-    """Name the file in what fails while it is open and written to, or closed: such an error has no name.
+    """Report an OSError with the name of the file, which one from writing to an open file lacks.
 
     Args:
         path: The file.

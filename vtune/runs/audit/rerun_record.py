@@ -8,7 +8,7 @@ from pathlib import Path
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import open_input, read_lines
-from vtune.files.writing import unwritable
+from vtune.files.writing import appending
 from vtune.metrics.counterfactual import Rerun
 
 NAME = "counterfactual.jsonl"
@@ -69,12 +69,9 @@ class RerunRecord:
         """
         self._lines[line.key] = line
         text = json.dumps(asdict(line), ensure_ascii=False, allow_nan=False) + "\n"
-        try:
-            # Not `os.write`, which on a nearly full disk writes the first part only and reports no error.
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            raise unwritable(self.path, error, None) from error
+        # Not `os.write`, which on a nearly full disk writes the first part only and reports no error.
+        with appending(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(text)
 
     def trim(self) -> None:
         """Remove an incomplete last line, left by a kill, before others are appended.
@@ -85,12 +82,9 @@ class RerunRecord:
         """
         if not self.path.exists():
             return
-        try:
-            with self.path.open("r+b") as stream:
-                whole = stream.read().rfind(b"\n") + 1
-                stream.truncate(whole)
-        except OSError as error:
-            raise unwritable(self.path, error, None) from error
+        with appending(self.path), self.path.open("r+b") as stream:
+            whole = stream.read().rfind(b"\n") + 1
+            stream.truncate(whole)
 
 
 def _read(path: Path) -> dict[str, Line]:

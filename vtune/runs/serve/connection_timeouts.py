@@ -61,7 +61,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         if len(self.connections) > self.most:
             oldest = next(iter(self._silent), self)
-            # At once, and not when it is told: before that many others may come, each to take another place.
+            # Now, not in `connection_lost`: others may connect before that, and each must close another one.
             oldest._forget()
             oldest.transport.abort()
         if self in self.connections:
