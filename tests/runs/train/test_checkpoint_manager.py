@@ -180,8 +180,7 @@ def test_a_joint_save_before_stopping_is_a_checkpoint(
         with loop._checkpoints:
             if begun:
                 loop._stopping.after(7, lambda: save(7), loop._checkpoints.finish)
-            loop._save_unsaved(7)
-            raise RunFailed("an engine has died", fix="--resume")
+            loop._fail(RunFailed("an engine has died", fix="--resume"), 7)
 
     with pytest.raises(RunFailed, match="an engine has died"):
         step()

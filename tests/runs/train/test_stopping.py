@@ -110,17 +110,44 @@ def test_a_stop_before_the_first_step_promises_no_checkpoint(
     assert "stopped after step 0 of 10: there is nothing to save yet" in capsys.readouterr().err
 
 
-def test_a_failed_rescue_checkpoint_is_reported_and_hides_no_other_failure(
+def test_a_failure_saves_what_is_trained_and_a_failed_save_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stopping = Stopping(Checkpoints(every=5, keep=1, minutes=None), 10, ALONE, done=5)
     did: list[str] = []
-    stopping.rescue(5, lambda: did.append("saved"), lambda: did.append("finished"))
-    stopping.rescue(7, lambda: did.append("saved"), lambda: did.append("finished"))
+    lost = RunFailed("an engine has died", fix="--resume")
+    for done in (5, 7):
+        with pytest.raises(RunFailed, match="an engine has died"):
+            stopping.fail(lost, done, lambda: did.append("saved"), lambda: did.append("finished"))
     assert did == ["finished", "saved", "finished"]
 
     def full() -> None:
         raise RunFailed("the disk is full", fix="make room")
 
-    stopping.rescue(8, full, full)
+    with pytest.raises(RunFailed, match="an engine has died"):
+        stopping.fail(lost, 8, full, full)
     assert "the disk is full" in capsys.readouterr().err
+
+
+def test_an_engine_that_ends_with_its_run_does_not_make_the_stop_a_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A scheduler may send SIGTERM to every process of a job; one rank hears it before the others."""
+
+    class Two(Ranks):
+        def gather(self, value: object) -> list[object]:  # type: ignore[override]
+            return [value, True]
+
+    did: list[str] = []
+    stopping = Stopping(Checkpoints(every=5, keep=1, minutes=None), 10, Two(rank=0, world=2, local=0), done=5)
+    with pytest.raises(SystemExit) as status:
+        stopping.fail(
+            RunFailed("vLLM has ended", fix="--resume"),
+            7,
+            lambda: did.append("saved"),
+            lambda: did.append("end"),
+        )
+    assert (status.value.code, did) == (130, ["saved", "end"])
+    said = capsys.readouterr().err
+    assert "failed after the order to stop: vLLM has ended" in said
+    assert "stopped after step 7 of 10; its checkpoint is written" in said

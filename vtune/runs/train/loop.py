@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from vtune.advantage.misassignment import credit_row
 from vtune.errors import RunFailed
@@ -265,9 +265,8 @@ class _Loop:
         self._say_silent(number, len(everyone))
         try:
             check_unscored(everyone, self._recipe.reward.max_unscored)
-        except RunFailed:
-            self._save_unsaved(number)  # all processes have the same trajectories, so all raise this
-            raise
+        except RunFailed as failure:
+            self._fail(failure, number)  # all processes have the same trajectories, so all raise this
         # Before any await: the next step may be scored while this one trains.
         tightened = self._tightening.after(number, everyone)
         return Step(number=number, clock=clock, drawn=drawn, everyone=everyone, tightened=tightened)
@@ -359,8 +358,7 @@ class _Loop:
             if (failure := run_failure(error)) is None:
                 raise
         if failures := [one for one in self._ranks.gather(failure) if one is not None]:
-            self._save_unsaved(number)
-            raise failures[0]
+            self._fail(failures[0], number)
         return found[0]
 
     async def _evaluate(self, done: int) -> float:
@@ -368,10 +366,8 @@ class _Loop:
         began = time.monotonic()
         try:
             given_up = await self._evaluation.after(done, self._run.engine)
-        except RunFailed:
-            # All processes raise this together.
-            self._save_unsaved(done)
-            raise
+        except RunFailed as failure:
+            self._fail(failure, done)  # all processes raise this together
         if given_up:
             self._stopping.stop(done, partial(self._save, done), self._checkpoints.finish)
         return time.monotonic() - began
@@ -383,8 +379,8 @@ class _Loop:
             await self._evaluate(steps)
             await self.scheduler.rest()
 
-    def _save_unsaved(self, done: int) -> None:
-        self._stopping.rescue(done, partial(self._save, done), self._checkpoints.finish)
+    def _fail(self, failure: RunFailed, done: int) -> NoReturn:
+        self._stopping.fail(failure, done, partial(self._save, done), self._checkpoints.finish)
 
     def _save(self, done: int) -> None:
         run = self._run

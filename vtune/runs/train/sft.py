@@ -240,10 +240,9 @@ def _evaluate(
             )
             if asyncio.run(evaluation.of(one, step, engine)):
                 stopping.stop(step, partial(save, step), finish)
-    except RunFailed:
+    except RunFailed as failure:
         # All processes raise this together.
-        stopping.rescue(step, partial(save, step), finish)
-        raise
+        stopping.fail(failure, step, partial(save, step), finish)
 
 
 def _update(

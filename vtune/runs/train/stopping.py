@@ -94,17 +94,29 @@ class Stopping:
             say(f"stopped after step {done} of {self._steps}{written}")
         raise SystemExit(INTERRUPTED)
 
-    def rescue(self, done: int, save: Callable[[], object], finish: Callable[[], object]) -> None:
-        """Save what is trained before a failure, known to all processes, ends the run.
+    def fail(
+        self, failure: RunFailed, done: int, save: Callable[[], object], finish: Callable[[], object]
+    ) -> NoReturn:
+        """Save what is trained, and end the run because of a failure known to all processes; all call this.
 
-        If saving fails, the error is printed and does not replace the original failure.
+        Whoever stops a job may signal every process of it, its engines and services included. After such a
+        signal, what fails is printed, and the run ends as it was told to.
+
+        Raises:
+            RunFailed: The failure. If saving fails as well, that is printed and does not replace it.
+            SystemExit: 130, once the checkpoint is written, if any process was told to stop.
         """
+        if any(self._ranks.gather(self.requested)):
+            if self._ranks.first:
+                say(f"failed after the order to stop: {failure}")
+            self.stop(done, save, finish)
         try:
             if done > self.saved:
                 save()
             finish()
         except RunFailed as error:
             say(str(error))
+        raise failure
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
         # A parent process, if any, prints it instead. In a thread, because a line may be half written at this
