@@ -1,8 +1,9 @@
 """Samples per second of vtune's loop and of TRL's GRPOTrainer: `make bench-trl`.
 
 The same tiny model, 4 prompts with a picture, 8 rollouts each, 128 new tokens forced, no KL, one update per
-step, one thread; transformers generates on both sides. The two sides run alternately in separate processes;
-CPU time is compared, so that other work on the machine does not count.
+step, one thread; transformers generates on both sides. The two sides run alternately in separate processes.
+CPU time is compared, so that waiting for a core does not count; other work still takes cache and memory
+bandwidth, so the ratio is also printed for each turn.
 
 TRL has a separate virtual environment (see the Makefile); the project does not depend on it.
 """
@@ -10,6 +11,7 @@ TRL has a separate virtual environment (see the Makefile); the project does not 
 import asyncio
 import functools
 import io
+import itertools
 import json
 import os
 import statistics
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from vtune.update.deepspeed import Trainer
 
 PROMPTS, GROUP, NEW, SIDE = 4, 8, 128, 112
-STEPS, WARM_UP, TURNS = 6, 2, 2
+STEPS, WARM_UP, TURNS = 6, 2, 4
 QUESTION = "What is the colour of the small circle? Think, then answer."
 RATE = 1e-5
 
@@ -249,7 +251,7 @@ def main() -> None:
     from vtune.data import lens
     from vtune.models.tiny import build_tiny
 
-    found: dict[str, list[float]] = {side: [] for side in SIDES}
+    found: dict[str, list[list[float]]] = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory() as folder:
         build_tiny(Path(folder) / "model", lens.corpus(1, seed=0, count=100), seed=0)
         for _ in range(TURNS):
@@ -261,11 +263,14 @@ def main() -> None:
                     text=True,
                     check=True,
                 )
-                found[side] += json.loads(done.stdout.splitlines()[-1])[WARM_UP:]
-    rates = {side: PROMPTS * GROUP / statistics.median(seconds) for side, seconds in found.items()}
-    for side, rate in rates.items():
-        print(f"{side:6} {rate:6.1f} samples/s  (CPU seconds a step: {[round(s, 2) for s in found[side]]})")
-    print(f"ratio  {rates['vtune'] / rates['trl']:6.2f}")
+                found[side].append(json.loads(done.stdout.splitlines()[-1])[WARM_UP:])
+    whole = {side: statistics.median(itertools.chain(*turns)) for side, turns in found.items()}
+    for side, turns in found.items():
+        seconds = [round(one, 2) for one in itertools.chain(*turns)]
+        print(f"{side:6} {PROMPTS * GROUP / whole[side]:6.1f} samples/s  (CPU seconds a step: {seconds})")
+    turns = zip(*([statistics.median(turn) for turn in found[side]] for side in SIDES), strict=True)
+    by_turn = ", ".join(f"{trl / ours:.2f}" for trl, ours in turns)
+    print(f"ratio  {whole['trl'] / whole['vtune']:6.2f}  (by turn: {by_turn})")
 
 
 if __name__ == "__main__":
