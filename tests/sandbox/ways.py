@@ -486,6 +486,19 @@ FIGURES: dict[str, str | Way] = {
     ),
     "figure as an array": PLT + C + "fig = plt.figure()\nax = fig.add_axes([0, 0, 1, 1])\nax.imshow(c)\n"
     "import io\nb = io.BytesIO()\nfig.savefig(b, format='png')\nopen('f.png', 'wb').write(b.getvalue())",
+    "a figure's levels": PLT + C + "fig, ax = plt.subplots()\nax.imshow(c)\nfig.canvas.draw()\n"
+    "cv2.imwrite('f.png', np.asarray(fig.canvas.buffer_rgba())[..., 2::-1])",
+    "a figure's levels, copied": PLT + C + "fig, ax = plt.subplots()\nax.imshow(c)\nfig.canvas.draw()\n"
+    "a = np.array(fig.canvas.buffer_rgba())\nImage.fromarray(a).convert('RGB').save('f.png')",
+    "a figure's levels, reshaped": PLT
+    + C
+    + "fig, ax = plt.subplots()\nax.imshow(c)\nfig.canvas.draw()\nw, h = fig.canvas.get_width_height()\n"
+    "a = np.frombuffer(fig.canvas.buffer_rgba(), np.uint8).reshape(h, w, 4)[:, :, :3]\n"
+    "Image.fromarray(a).save('f.png')",
+    "a figure's levels, as bytes": PLT
+    + C
+    + "fig, ax = plt.subplots()\nax.imshow(c)\nfig.canvas.draw()\nw, h = fig.canvas.get_width_height()\n"
+    "Image.frombytes('RGBA', (w, h), fig.canvas.buffer_rgba()).convert('RGB').save('f.png')",
     "displayed figure": PLT
     + "from IPython.display import display\n"
     + C

@@ -61,17 +61,27 @@ def hook_canvas(module: ModuleType) -> None:
 
     canvas.print_png, canvas.print_webp = method("PNG"), method("WEBP")
     canvas.print_jpg = canvas.print_jpeg = method("JPEG")
+    buffer_rgba = canvas.buffer_rgba
+
+    @functools.wraps(buffer_rgba)
+    def levels(self: Any) -> memoryview:
+        """Memory of a tracked array: arrays made from it know what the figure shows."""
+        array = np.asarray(buffer_rgba(self))
+        return memoryview(track(array, _shown(self.figure, (array.shape[1], array.shape[0]))))
+
+    canvas.buffer_rgba = levels
 
 
 def _save(canvas: Any, file: Any, kind: str) -> None:
     canvas.draw()
-    picture = PIL.Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    regions = [
-        _drawn(axes, image, picture.size)
-        for axes in _with_insets(canvas.figure.axes)
-        for image in _uncovered(axes)
-    ]
-    track(picture, together(regions)).save(file, kind)
+    PIL.Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").save(file, kind)
+
+
+def _shown(figure: Any, size: tuple[int, int]) -> Region | None:
+    """What a figure of `size` pixels shows of the inputs."""
+    return together(
+        [_drawn(axes, image, size) for axes in _with_insets(figure.axes) for image in _uncovered(axes)]
+    )
 
 
 def _with_insets(axes: Iterable[Any]) -> Iterator[Any]:

@@ -44,10 +44,18 @@ def install(tracker: Tracker) -> None:
     after(PIL.Image, "blend", _either)
     after(PIL.Image, "alpha_composite", _either)
     after(PIL.Image, "fromarray", lambda result, *a, **k: track(result, region_of(first_argument(a, k))))
+    after(PIL.Image, "frombytes", _from_memory)
+    after(PIL.Image, "frombuffer", _from_memory)
     image.__copy__ = lambda self: self.copy()
     image.__deepcopy__ = lambda self, _memo: self.copy()
     _hook_crop(image)
     _hook_files(image, tracker)
+
+
+def _from_memory(result: Any, mode: str, size: Any, data: Any = None, *_args: Any, **_kwargs: Any) -> Any:
+    """The levels of an array of the same size, as they are."""
+    region = region_of(data)
+    return track(result, region) if region and region.size == result.size else result
 
 
 def _same_part(result: Any, picture: Any, *_args: Any, **_kwargs: Any) -> Any:

@@ -160,11 +160,13 @@ TrackedArray.__module__, TrackedArray.__name__, TrackedArray.__qualname__ = "num
 
 
 def region_of(thing: Any) -> Region | None:
-    """The region of a PIL picture or an array; None if unknown."""
+    """The region of a PIL picture, an array or an array's memory; None if unknown."""
     if isinstance(thing, PIL.Image.Image):
         region = getattr(thing, "region", None)
         # thumbnail() and draft() may shrink a picture in place.
         return region.scaled(thing.size) if isinstance(region, Region) else None
+    if isinstance(thing, memoryview) and thing.shape == getattr(thing.obj, "shape", None):
+        thing = thing.obj  # all of an array's memory
     if isinstance(thing, TrackedArray):
         return thing.region
     if not isinstance(thing, np.ndarray) or thing.ndim < 2 or 0 in thing.shape:
