@@ -24,6 +24,7 @@ from .compare import compare
 from .curate import curate
 from .demo import demo
 from .doctor import doctor
+from .early import interrupt_at_sigint
 from .ending import RESUMABLE, Ending, LostInterrupts, heed_sigint, heed_sigterm, ignore_sigint
 from .eval import evaluate
 from .export import export
@@ -62,6 +63,7 @@ def options(
     ] = False,
 ) -> None:
     """Options of the command itself."""
+    interrupt_at_sigint()
     heed_sigint()
 
 

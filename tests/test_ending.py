@@ -254,6 +254,38 @@ def test_ctrl_c_while_a_command_is_ending_prints_no_traceback() -> None:
     assert (ended.returncode, ended.stderr) == (130, "interrupted\n")
 
 
+EARLY = """
+import os, signal, sys
+
+class Presses:
+    def find_spec(name, *_):
+        if name == WHERE:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.argv = ["vtune", "parts", "list"]
+sys.meta_path.insert(0, Presses)
+signal.signal(signal.SIGINT, HANDLER)
+from vtune.cli.entry import start
+start()
+"""
+
+
+@pytest.mark.parametrize("where", ["vtune.cli.rl", "vtune.runs.parts"])
+def test_ctrl_c_while_the_command_is_imported_prints_no_traceback(where: str) -> None:
+    """And as usual once the verb runs, which imports the rest."""
+    code = EARLY.replace("WHERE", repr(where)).replace("HANDLER", "signal.default_int_handler")
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    early = "interrupted before anything was started: run the command again\n"
+    assert (ended.returncode, ended.stderr) == (130, early if where == "vtune.cli.rl" else "interrupted\n")
+
+
+def test_ctrl_c_that_is_ignored_stays_so_while_the_command_is_imported() -> None:
+    """A shell starts background jobs in this way."""
+    code = EARLY.replace("WHERE", repr("vtune.cli.rl")).replace("HANDLER", "signal.SIG_IGN")
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_a_rank_interrupted_at_startup_prints_nothing(tmp_path: Path) -> None:
     """The failure was in another rank, and rank 0's output is what the user should read."""
     (tmp_path / "sitecustomize.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
