@@ -34,13 +34,13 @@ class Scene:
     sample: Sample
     trajectory: Trajectory
     others: Sequence[tuple[Sample, Trajectory]]
-    """Other questions of its source, with different right answers."""
+    """Other questions of its source, with different right answers, that have a target to lend (`lends`)."""
     rng: random.Random
 
     @property
     def looks(self) -> list[int]:
-        """Pictures that calls returned, as indices into the trajectory's images."""
-        return [number for call in self.trajectory.calls for number in call.images]
+        """Pictures that calls returned."""
+        return returned_by(self.trajectory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def random_regions(scene: Scene) -> Shown | Unknown:
 def of_another(scene: Scene) -> Shown | Unknown:
     """The target of another question with a different right answer."""
     if not scene.others:
-        return Unknown("no other question of its source has another answer")
+        return Unknown("no other question of its source has another answer, and a box or a look")
     sample, trajectory = scene.rng.choice(list(scene.others))
     found = {}
     for number in scene.looks:
@@ -112,12 +112,19 @@ def of_another(scene: Scene) -> Shown | Unknown:
             box = region(_middle(item.bbox), _holding(sides, item.bbox), (pixels.shape[1], pixels.shape[0]))
             found[number] = png_of(cut(pixels, box, size))
             continue
-        looks = [index for call in trajectory.calls for index in call.images]
-        if not looks:
-            return Unknown("no other question of its source has a box or a look")
-        picture = Image.fromarray(decoded(read_bytes(trajectory.images[looks[-1]])))
+        picture = Image.fromarray(decoded(read_bytes(trajectory.images[returned_by(trajectory)[-1]])))
         found[number] = png_of(np.asarray(picture.resize(size, Image.Resampling.BICUBIC)))
     return Shown(found, gold=_as_truth_of(scene.sample, truth_of(sample)))
+
+
+def returned_by(trajectory: Trajectory) -> list[int]:
+    """Pictures that calls returned, as indices into the trajectory's images."""
+    return [number for call in trajectory.calls for number in call.images]
+
+
+def lends(sample: Sample, trajectory: Trajectory) -> bool:
+    """Whether a rollout of a question has something that can be shown as its target: a box or a look."""
+    return bool(sample.evidence or returned_by(trajectory))
 
 
 def truth_of(sample: Sample) -> str:

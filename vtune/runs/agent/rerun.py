@@ -6,7 +6,7 @@ from dataclasses import replace
 from vtune.rollout.engine import Completion, Sampling
 from vtune.rollout.recipe import Rollout
 from vtune.rollout.regeneration import Regeneration, last_turn
-from vtune.runs.agent.exchanges import answers_differ
+from vtune.runs.agent.exchanges import answers_differ, lends
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -19,7 +19,9 @@ from vtune.verifiers.tags import answer, tagged
 def others_of(
     sample: Sample, samples: Mapping[str, Sample], portion: Sequence[Trajectory]
 ) -> list[tuple[Sample, Trajectory]]:
-    """Other questions of the source that have a different right answer, ordered by id, each once.
+    """Other questions of the source that have a different right answer and a target to lend, ordered by id.
+
+    Each is listed once, with its first rollout that can lend the target.
 
     Args:
         sample: The sample whose pictures are to be exchanged.
@@ -29,7 +31,7 @@ def others_of(
     found: dict[str, tuple[Sample, Trajectory]] = {}
     for trajectory in portion:
         other = samples[trajectory.sample_id]
-        if other.source == sample.source and answers_differ(sample, other):
+        if other.source == sample.source and lends(other, trajectory) and answers_differ(sample, other):
             found.setdefault(other.id, (other, trajectory))
     return [found[name] for name in sorted(found)]
 
