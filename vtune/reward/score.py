@@ -135,7 +135,7 @@ class Scorer:
             samples: Must include those that the trajectories will answer, in any order.
             iou: As for `score`.
         """
-        by_id = {sample.id: _at_threshold(sample, iou) for sample in samples}
+        by_id = {sample.id: at_threshold(sample, iou) for sample in samples}
         room = asyncio.Semaphore(AT_ONCE)
 
         async def score_in_turn(sample: Sample, trajectory: Trajectory) -> Trajectory:
@@ -172,7 +172,7 @@ class Scorer:
         """The score of the answer alone, unweighted; the rest of the trajectory is ignored.
 
         Args:
-            sample: What was asked.
+            sample: What was asked, at the thresholds of the step (`at_threshold`).
             trajectory: Its reply is judged.
         """
         try:
@@ -304,5 +304,6 @@ def with_flags(
     return replace(trajectory, calls=calls)
 
 
-def _at_threshold(sample: Sample, iou: Sequence[float]) -> Sample:
+def at_threshold(sample: Sample, iou: Sequence[float]) -> Sample:
+    """The sample with the IoU thresholds of a step, if its verifier needs any and `iou` is not empty."""
     return with_iou(sample, iou) if iou and verifier_of(sample).reads_iou else sample

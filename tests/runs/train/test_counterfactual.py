@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,13 @@ from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.train.counterfactual import NAME
 from vtune.runs.train.draw import lent
 from vtune.runs.train.rl_recipe import RLRecipe
-from vtune.schema.parquet import read_trajectories, write_samples
+from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.store import sample_store
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
+from vtune.verifiers import grounding
 
 WEIGHT = 0.5
 
@@ -98,6 +100,22 @@ def test_with_a_share_whole_groups_are_rerun_or_not(tiny: Path, lens: Path, tmp_
     assert {frozenset(paid) for paid in by_group.values()} == {frozenset({1.0}), frozenset({None})}
     asked = sum(paid == {1.0} for paid in by_group.values())
     assert len(engine.requests) == 2 * len(some) + 2 * asked
+
+
+@pytest.mark.train
+def test_a_regenerated_box_is_judged_at_the_threshold_of_its_step(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    def boxed(one: Sample) -> Sample:
+        truth = str([round(side) for side in one.evidence[0].bbox])
+        return replace(one, ground_truth=truth, verifier=grounding.NAME, verifier_parm={"space": "pixels"})
+
+    data = tmp_path / "boxes"
+    write_samples(data / "train.parquet", map(boxed, read_samples(lens / "train.parquet")))
+    asks = {"reward__counterfactual": f"{{weight: {WEIGHT}, share: 1.0}}"}
+    asks["reward__iou"] = "{schedule: fixed, thresholds: [0.5], until: [], target: null}"
+    knew, _ = drawn(tiny, data, tmp_path / "knew", "ignores", **asks)
+    assert set(parts(knew)) == {(1.0, 0.0)}
 
 
 def test_a_part_scored_later_counts_like_the_others() -> None:

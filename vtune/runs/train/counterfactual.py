@@ -18,7 +18,7 @@ from vtune.reward.combining import with_part
 from vtune.reward.looks import with_looks
 from vtune.reward.part import Unscored, unscored
 from vtune.reward.recipe import RIGHT, Counterfactual
-from vtune.reward.score import Scorer
+from vtune.reward.score import Scorer, at_threshold
 from vtune.rollout.engine import Completion, Engine
 from vtune.rollout.regeneration import Regeneration, answer_again, draw_side_by_side
 from vtune.runs.agent.exchanges import Scene, Unknown, of_another
@@ -68,7 +68,7 @@ class Counterfactuals:
         self._lend = lend
 
     async def __call__(
-        self, samples: Sequence[Sample], drawn: Sequence[Trajectory], step: int
+        self, samples: Sequence[Sample], drawn: Sequence[Trajectory], step: int, *, iou: Sequence[float]
     ) -> list[Trajectory]:
         """The rollouts, in order, with the part added to the rewards of randomly chosen groups.
 
@@ -78,11 +78,12 @@ class Counterfactuals:
             samples: The samples of the rollouts.
             drawn: The scored rollouts.
             step: The step in which they were generated.
+            iou: The step's thresholds, as for `Scorer.score`.
 
         Raises:
             RunFailed: If no working backend is left to generate.
         """
-        by_id = {sample.id: sample for sample in samples}
+        by_id = {sample.id: at_threshold(sample, iou) for sample in samples}
         found = {}
         for number, trajectory in enumerate(drawn):
             if (

@@ -65,15 +65,16 @@ class Drawing:
         """The scored rollouts of this process's prompts with these numbers."""
         asked = await asyncio.to_thread(prompts_of, self._prompts, self._recipe, numbers, self._ranks)
         samples = [sample for sample, _ in asked]
+        iou = self._tightening.at(step)
         drawn = await draw_and_score(
             self._agent,
             self._scorer,
             jobs_of(asked, self._recipe, step, numbers, self._ranks),
             samples,
-            iou=self._tightening.at(step),
+            iou=iou,
             waiting=self.scoring,
         )
-        return drawn if self._again is None else await self._again(samples, drawn, step)
+        return drawn if self._again is None else await self._again(samples, drawn, step, iou=iou)
 
 
 def lent(
