@@ -27,14 +27,17 @@ WEIGHT = 0.5
 
 
 def drawn(
-    model: Path, lens: Path, out: Path, manner: Manner, **more: object
+    model: Path, lens: Path, out: Path, manner: Manner, *, asked: Path | None = None, **more: object
 ) -> tuple[list[Trajectory], Manners]:
-    """The rollouts of one step, and the policy that generated them."""
-    data = lens / "train.parquet"
+    """The rollouts of one step, and the policy that generated them, which knows the puzzles of `lens`.
+
+    The data are those puzzles, or a file with `asked` about them.
+    """
+    puzzles = lens / "train.parquet"
     settings = {"steps": 1, "prompts_per_step": 4, "group_size": 2, "trajectories_every": 1}
     settings |= {"rollout__max_new_tokens": 90, "rollout__max_tokens": 900, "checkpoints__every": 1} | more
-    with playing(manner, data) as opened:
-        ended = vtune(*rl(model, data, out, *setting(**settings)))
+    with playing(manner, puzzles) as opened:
+        ended = vtune(*rl(model, asked or puzzles, out, *setting(**settings)))
     assert ended.code == 0, ended.err
     (engine,) = opened
     return list(read_trajectories(out / "trajectories/step-000000.parquet")), engine
@@ -116,6 +119,20 @@ def test_a_regenerated_box_is_judged_at_the_threshold_of_its_step(
     asks["reward__iou"] = "{schedule: fixed, thresholds: [0.5], until: [], target: null}"
     knew, _ = drawn(tiny, data, tmp_path / "knew", "ignores", **asks)
     assert set(parts(knew)) == {(1.0, 0.0)}
+
+
+@pytest.mark.train
+def test_answers_to_questions_that_need_no_look_are_not_rerun(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    some = tmp_path / "some.parquet"
+    puzzles = list(read_samples(lens / "train.parquet"))
+    plain = (replace(one, evidence=(), ability="chart") for one in puzzles[1::2])
+    write_samples(some, [*puzzles[::2], *plain])
+    asks = {"reward__counterfactual": f"{{weight: {WEIGHT}, share: 1.0}}", "prompts_per_step": 8}
+    uses, engine = drawn(tiny, lens, tmp_path / "uses", "uses", asked=some, **asks)
+    needed = [one.needs_look for one in uses]
+    assert set(needed) == {True, False}
+    assert parts(uses) == [(1.0, float(one.needs_look is True)) for one in uses]
+    assert len(engine.requests) == 2 * len(uses) + sum(one.needs_look is True for one in uses)
 
 
 def test_a_part_scored_later_counts_like_the_others() -> None:

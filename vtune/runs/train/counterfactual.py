@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from vtune.errors import RunFailed, ServiceError, VtuneError
 from vtune.models.policy import Policy
 from vtune.reward.combining import with_part
+from vtune.reward.evidence import needs_look
 from vtune.reward.looks import with_looks
 from vtune.reward.part import Unscored, unscored
 from vtune.reward.recipe import RIGHT, Counterfactual
@@ -113,6 +114,8 @@ class Counterfactuals:
             return Unscored("the answer is unscored")
         if accuracy < RIGHT:
             return Verdict(0.0, "the answer is wrong")
+        if not needs_look(sample, self._scorer.judges.levels):
+            return Verdict(0.0, "no look needed")
         try:
             looked = await asyncio.to_thread(with_looks, trajectory, self._scorer.judges.levels)
             for k, call in enumerate(looked.calls):
