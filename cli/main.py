@@ -17,7 +17,7 @@ from vtune.errors import INTERRUPTED, WITHIN, BrokenPart, RunFailed, ServiceErro
 from vtune.files.terminal import brief, clean
 from vtune.files.writing import NO_ROOM, unwritable
 from vtune.models.heap import SWITCH, has_huge_pages
-from vtune.uses import broken
+from vtune.uses import broken, used
 
 from . import data, parts, recipes, sandbox, scores, serve
 from .compare import compare
@@ -36,6 +36,7 @@ from .rl import rl
 from .sft import sft
 from .show import show_
 from .view import view
+from .waiting import Waiting
 from .watch import watch
 
 app = typer.Typer(
@@ -113,7 +114,8 @@ def main() -> None:
     """Run the command; show a known problem as text and anything else as a traceback."""
     try:
         try:
-            app()
+            with Waiting():
+                app()
         finally:
             ignore_sigint()
     except VtuneError as error:
@@ -170,11 +172,26 @@ def _blame(error: BaseException) -> None:
 
 def _end(error: VtuneError) -> NoReturn:
     """Print an error, keep the traceback of a failure in a user's file, and exit."""
+    if isinstance(error, BrokenPart):
+        _name_row(error)
     said = str(error)
     if isinstance(error, BrokenPart) and (log := _kept(error)) is not None:
         said += f"\n  log  {log}"
     sys.stderr.write(f"error: {clean(brief(said, most=2000))}\n")
     raise SystemExit(1 if isinstance(error, RunFailed | ServiceError) else 2) from None
+
+
+def _name_row(error: BrokenPart) -> None:
+    """Name the sample that a user's function was given when it failed, unless the error names it already."""
+    from vtune.rollout.blocking import row_of
+
+    files = {file.path for file in used()}
+    trace = error.__cause__.__traceback__ if error.__cause__ is not None else None
+    while trace is not None and trace.tb_frame.f_code.co_filename not in files:
+        trace = trace.tb_next
+    row = row_of(trace.tb_frame) if trace is not None else ""
+    if row and row not in error.what:
+        error.what = f"{error.what} ({row})"
 
 
 def _kept(error: BrokenPart) -> str | None:

@@ -89,8 +89,8 @@ def take(files: Iterable[Used]) -> list[Used]:
     found = []
     for file in files:
         if file.module not in _LOADED:
+            _LOADED[file.module] = file  # before it runs: it may already hang there
             _run(file)
-            _LOADED[file.module] = file
         found.append(_LOADED[file.module])
     return found
 

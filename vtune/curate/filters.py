@@ -36,12 +36,17 @@ class Like:
         return f"{self.why} {identity} ({place})"
 
 
-def no_reason(name: str, given: object) -> Exception:
+def no_reason(name: str, given: object, place: str) -> Exception:
     """The error for a filter that returned neither a text, the reason to drop a row, nor None to keep it.
 
     For example, `return found and "why"` gives False for rows to keep.
+
+    Args:
+        name: The filter.
+        given: What it returned.
+        place: The row, as errors name it.
     """
-    what = f"it returns {given!r:.60} as the reason to drop a row"
+    what = f"it returns {given!r:.60} as the reason to drop a row ({place})"
     return ill_made((FILTERS.kind, name), what, "return the reason as a text, or None to keep the row")
 
 

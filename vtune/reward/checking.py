@@ -148,12 +148,13 @@ def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> N
     if share > max_unscored:
         # Reasons that differ only in sample names and numbers count as one.
         whys = _unscored(trajectories)
-        kinds = Counter(_NAMED.sub("", why) for why in whys)
+        kinds = Counter(_NAMED.sub("", why) for _, why in whys)
         (kind, times), *_ = kinds.most_common(1)
-        why = next(why for why in whys if _NAMED.sub("", why) == kind)
+        first, why = next((sample, why) for sample, why in whys if _NAMED.sub("", why) == kind)
+        named = "" if "sample '" in why else f" (sample {first!r}{' and others' if times > 1 else ''})"
         raise RunFailed(
             f"{share:.1%} of the trajectories are unscored, the limit is {max_unscored:.1%}",
-            where=f"{times} of {len(trajectories)}: {why}",
+            where=f"{times} of {len(trajectories)}: {why}{named}",
             fix=f"{_remedy(why)}; or raise reward.max_unscored to go on without these trajectories",
         )
 
@@ -161,10 +162,9 @@ def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> N
 def _remedy(why: str) -> str:
     """What helps against a given reason for unscored trajectories; it may name a user's own file."""
     if own := next((file for file in used() if f" of {file.name}" in why), None):
-        return (
-            f"make {own.path} faster, and start a new run with another --out: --resume runs the copy "
-            "that this one keeps"
-        )
+        ended = why.endswith("died")
+        better = f"correct {own.path}, which ends its process" if ended else f"make {own.path} faster"
+        return f"{better}, and start a new run with another --out: --resume runs the copy that this one keeps"
     return (
         "fix the endpoint of the model, the judge, the reward service, the tool, the sandbox or the data, "
         "then continue with --resume"
@@ -186,7 +186,7 @@ def silent_line(silent: Sequence[Mapping[tuple[str, int], str]], total: int) -> 
     return f"{whys.total()} of {total} trajectories are unscored, {first} the first of them: {why}"
 
 
-def _unscored(trajectories: Sequence[Trajectory]) -> list[str]:
-    """The reason of each unscored trajectory."""
-    rewards = (trajectory.reward for trajectory in trajectories)
-    return ["never scored" if r is None else r.why for r in rewards if r is None or r.total is None]
+def _unscored(trajectories: Sequence[Trajectory]) -> list[tuple[str, str]]:
+    """(sample, reason) of each unscored trajectory."""
+    rewards = ((trajectory.sample_id, trajectory.reward) for trajectory in trajectories)
+    return [(s, "never scored" if r is None else r.why) for s, r in rewards if r is None or r.total is None]

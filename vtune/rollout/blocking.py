@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
 from vtune.uses import Used, used
 from vtune.verifiers import verdict_on
 
@@ -137,6 +139,17 @@ def line_of_theirs(thread: int) -> str | None:
     files = {file.path: file for file in used()}
     frame = _theirs(sys._current_frames().get(thread), files)
     return None if frame is None else _line(files[frame.f_code.co_filename], frame.f_lineno)
+
+
+def row_of(call: FrameType) -> str:
+    """Describes the sample that a function was given, itself or as part of a row or scene; may be empty."""
+    code = call.f_code
+    for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+        given = call.f_locals.get(name)
+        for one in (given, getattr(given, "record", None), getattr(given, "sample", None)):
+            if isinstance(one, Sample | Trajectory):
+                return f"sample {(one.id if isinstance(one, Sample) else one.sample_id)!r}"
+    return ""
 
 
 def _place(frame: FrameType | None, files: dict[str, Used]) -> tuple[str, int, str] | None:

@@ -28,9 +28,15 @@ class Verdict:
                 f"a score is {self.score:.4g}, and scores lie in [0, 1], of looks and rewards in [-1, 1]",
                 SCALE,
             )
+        if not isinstance(self.why, str):
+            raise TypeError(f"the reason of a verdict is {self.why!r:.60}: write a text")
+        # No file can store half a surrogate pair, which a reason may quote.
+        object.__setattr__(self, "why", self.why.encode("utf-8", "replace").decode("utf-8"))
         # Neither JSON nor Parquet can store numpy or torch numbers.
         parts = {name: float(value) for name, value in self.parts.items()}
         for name, value in parts.items():
+            if not isinstance(name, str):
+                raise TypeError(f"the name of a part of a verdict is {name!r:.60}: write a text")
             if not isfinite(value):
                 raise ValueError(f"part {name!r} of a verdict is {value}: leave out what is not known")
         object.__setattr__(self, "score", float(self.score))

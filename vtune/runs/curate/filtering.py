@@ -4,11 +4,12 @@ import asyncio
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import index, itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from vtune.curate.filters import FILTERS, Like, no_reason
 from vtune.curate.item import Selected
@@ -24,6 +25,7 @@ from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import REPLIES, check_judges, judge_all
 from vtune.runs.curate.rows import VALID, Dropped, Rows
 from vtune.runs.curate.workers import Look
+from vtune.uses import defined, ill_made
 
 Paid = ExternalKnowledge | LabelCheck | PassRate
 """Filters that cost model calls; their results are kept."""
@@ -114,15 +116,43 @@ def _sift(
     decide = FILTERS[spec.filter].corpus
     assert decide is not None
     reasons = decide.decide(spec, entries, random.Random(f"{ledger.columns[column]} {seed}"))
-    for number, reason in sorted(reasons.items()):
+    for number, reason in _in_order(spec.filter, reasons, len(places)):
         source, position, name = places[number]
         if isinstance(reason, Like):
-            other_source, other, other_name = places[reason.row]
+            other_source, other, other_name = places[_index(spec.filter, reason.row, len(places))]
             file, row = rows.stands(other_source, other)
             reason = reason.named(other_name, f"{file}, row {row}")
         elif not isinstance(reason, str) or not reason.strip():
-            raise no_reason(spec.filter, reason)
+            file, row = rows.stands(source, position)
+            raise no_reason(spec.filter, reason, f"sample {name!r}, row {row} of {file}")
         ledger.drop(source, Dropped(position, column, name, reason))
+
+
+def _in_order(name: str, reasons: object, count: int) -> list[tuple[int, Any]]:
+    """(index, reason) of the rows that a filter over all rows drops, in order.
+
+    Raises:
+        BrokenPart: If a user's own filter returned no mapping, or one whose keys are not indexes of its rows.
+    """
+    if not isinstance(reasons, Mapping):
+        raise _misdecided(name, f"`decide` returns {reasons!r:.60}, not a dict")
+    return sorted(((_index(name, key, count), reason) for key, reason in reasons.items()), key=itemgetter(0))
+
+
+def _index(name: str, given: object, count: int) -> int:
+    """An index of a filter's rows, checked: -1 would drop the last row."""
+    # Also numpy's integers, but not True and False.
+    if isinstance(given, bool) or not isinstance(given, SupportsIndex) or not 0 <= index(given) < count:
+        raise _misdecided(name, f"`decide` names row {given!r:.60}, and its rows are 0 to {count - 1}")
+    return index(given)
+
+
+def _misdecided(name: str, what: str) -> Exception:
+    """The error for a filter over all rows whose decision cannot be followed."""
+    corpus = FILTERS[name].corpus
+    assert corpus is not None
+    fix = "return {index: reason} for the rows to drop, by their index in what it is given"
+    return ill_made((FILTERS.kind, name), what, fix, defined(corpus.decide))
 
 
 def _twice(identities: Sequence[tuple[int, str]], seen: set[bytes] | None) -> dict[int, str]:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from vtune.runs.curate.rows import Dropped, Rows
+from vtune.tools.observation import encodable
 
 EXAMPLES = 4
 """Number of rows that the page shows per filter, and per source as kept (ours)."""
@@ -74,16 +75,17 @@ class Ledger:
         self._rows.left[source][gone.position] = 0
         self.counts[source][gone.column] += 1
         file, row = self._rows.stands(source, gone.position)
+        reason = encodable(gone.reason)  # a user's own filter may quote half a surrogate pair
         line = {
             "source": source,
             "id": gone.identity,
             "file": file,
             "row": row,
             "filter": self.columns[gone.column],
-            "reason": gone.reason,
+            "reason": reason,
         }
         self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        self._consider(gone.column, source, gone.position, gone.reason)
+        self._consider(gone.column, source, gone.position, reason)
 
     def examples(self, column: int) -> list[Example]:
         """A few of the rows that a filter dropped, chosen at random."""

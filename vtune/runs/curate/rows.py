@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -13,7 +13,8 @@ from pydantic import Field
 from vtune.curate.filters import FILTERS, no_reason
 from vtune.curate.item import Item, Record, Selected, concerns, identity
 from vtune.data.offer import offering
-from vtune.errors import DataError
+from vtune.errors import DataError, VtuneError
+from vtune.parts import OURS
 from vtune.schema.fields import Row
 from vtune.schema.parquet import columns, data_sources, group_sizes, scan_groups
 from vtune.schema.sample import Sample, check_unanswered
@@ -22,6 +23,7 @@ from vtune.schema.source_names import check_source
 from vtune.schema.trajectory_row import LATE_COLUMNS, TRAJECTORY_COLUMNS, trajectory_from_row
 from vtune.sections import Strict
 from vtune.tools import ToolName
+from vtune.uses import broken
 
 Kind = Literal["samples", "traces"]
 PART_ROWS = 8192
@@ -225,12 +227,12 @@ def _passes(task: Task, position: int, item: Item, found: Found) -> bool:
         rule = FILTERS[spec.filter].rule
         assert rule is not None
         try:
-            reason = rule(spec, item)
+            reason = _asked(spec, rule, task, position, item)
         except DataError as error:
             reason = _one_line(error)
         if reason is not None:
             if not isinstance(reason, str) or not reason.strip():
-                raise no_reason(spec.filter, reason)
+                raise no_reason(spec.filter, reason, _place(task, position, name))
             found.dropped.append(Dropped(position, column, name, reason))
             return False
     if task.corpus is None:
@@ -241,11 +243,37 @@ def _passes(task: Task, position: int, item: Item, found: Found) -> bool:
     if concerns(spec, item):
         found.concerned[column] += 1
         try:
-            found.keys.append((position, name, corpus.key(spec, item)))
+            found.keys.append((position, name, _asked(spec, corpus.key, task, position, item)))
         except DataError as error:
             found.dropped.append(Dropped(position, column, name, _one_line(error)))
             return False
     return True
+
+
+def _asked(
+    spec: Selected, function: Callable[[Any, Item], Any], task: Task, position: int, item: Item
+) -> Any:
+    """What a filter's function returns for a row.
+
+    Raises:
+        BrokenPart: If a user's own function fails; names the row.
+    """
+    try:
+        return function(spec, item)
+    except VtuneError:
+        raise
+    except (Exception, SystemExit) as error:
+        # A filter of ours may call a user's verifier: then the traceback decides whose mistake it is.
+        own = spec.filter not in OURS[FILTERS.kind]
+        if (failed := broken(error, (FILTERS.kind, spec.filter) if own else None)) is None:
+            raise
+        failed.what = f"{failed.what} ({_place(task, position, identity(item.record))})"
+        raise failed from error
+
+
+def _place(task: Task, position: int, name: str) -> str:
+    """A row as errors name it."""
+    return f"sample {name!r}, row {task.part.row + position - task.part.first} of {task.part.path}"
 
 
 def _items(task: Task) -> Iterator[tuple[int, Item | DataError]]:

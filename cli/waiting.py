@@ -1,0 +1,70 @@
+"""Says what a command waits for if a function in a user's own file does not return."""
+
+import sys
+import threading
+from types import FrameType
+
+from vtune.parts import WORDS
+from vtune.uses import used
+
+PATIENCE = 30.0
+"""Seconds that one call may take before it is reported, and again each time that they have doubled; ours."""
+
+LOOK = 1.0
+"""Seconds between looks at what the main thread runs; ours."""
+
+
+class Waiting:
+    """Within the block, names the line and the sample of a call into a user's file that goes on and on.
+
+    Any kind of part may hang in any command, also before the first rollout: ground truths are checked, and
+    files loaded, in the main thread. A thread looks for this, since the main one cannot.
+    """
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
+    def __enter__(self) -> None:
+        main = threading.main_thread().ident
+        threading.Thread(target=self._watch, args=(main,), name="vtune-waiting", daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def _watch(self, main: int) -> None:
+        call: FrameType | None = None
+        waited, bound = 0.0, PATIENCE
+        while not self._over.wait(LOOK):
+            now = _call(main)
+            if now is None or now is not call:
+                call, waited, bound = now, 0.0, PATIENCE
+                continue
+            waited += LOOK
+            if waited >= bound:
+                bound *= 2
+                _tell(main, now, waited)
+
+
+def _call(main: int) -> FrameType | None:
+    """The frame of the user's function that we have called; None if the main thread is in none."""
+    files = {file.path for file in used()}
+    if not files:
+        return None
+    frame, found = sys._current_frames().get(main), None
+    while frame is not None:
+        if frame.f_code.co_filename in files:
+            found = frame
+        frame = frame.f_back
+    return found
+
+
+def _tell(main: int, call: FrameType, waited: float) -> None:
+    # The main thread is in a user's file, so it is not importing these at the same time.
+    from vtune.report.progress import say
+    from vtune.rollout.blocking import line_of_theirs, row_of
+
+    line, row = line_of_theirs(main), row_of(call)
+    file = next(file for file in used() if file.path == call.f_code.co_filename)
+    part = " or ".join(f"{WORDS.get(kind, kind)} `{name}`" for kind, name in file.parts) or "a part"
+    of = f" ({row})" if row else ""
+    say(f"{part} of {file.name} has not returned for {waited:.0f} s{of}: it is at {line}; Ctrl-C ends this")
