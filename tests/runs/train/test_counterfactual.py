@@ -15,6 +15,7 @@ from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.train.counterfactual import NAME
 from vtune.runs.train.draw import lent
 from vtune.runs.train.rl_recipe import RLRecipe
+from vtune.schema.message import Message
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Evidence, Sample
@@ -119,6 +120,20 @@ def test_a_regenerated_box_is_judged_at_the_threshold_of_its_step(
     asks["reward__iou"] = "{schedule: fixed, thresholds: [0.5], until: [], target: null}"
     knew, _ = drawn(tiny, data, tmp_path / "knew", "ignores", **asks)
     assert set(parts(knew)) == {(1.0, 0.0)}
+
+
+@pytest.mark.train
+def test_a_turn_is_regenerated_with_its_own_key_after_an_earlier_exchange_in_the_prompt(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    greeting = Message("user", "Hello."), Message("assistant", "Hello.")
+    talked = (replace(one, prompt=(*greeting, *one.prompt)) for one in read_samples(lens / "train.parquet"))
+    write_samples(tmp_path / "talked.parquet", talked)
+    asks = {"reward__counterfactual": f"{{weight: {WEIGHT}, share: 1.0}}"}
+    uses, engine = drawn(tiny, lens, tmp_path / "uses", "uses", asked=tmp_path / "talked.parquet", **asks)
+    keys = [one.key for one in engine.requests]
+    assert len(keys) == 3 * len(uses)
+    assert set(keys[2 * len(uses) :]) <= set(keys[: 2 * len(uses)])
 
 
 @pytest.mark.train

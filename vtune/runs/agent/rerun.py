@@ -46,9 +46,9 @@ def sampling_of(rollout: Rollout, sample: Sample, trajectory: Trajectory) -> Sam
     )
 
 
-def turn_number(trajectory: Trajectory) -> int:
-    """The number of the last turn, as sampling keys count turns."""
-    return sum(message.role == "assistant" for message in trajectory.messages) - 1
+def turn_number(sample: Sample, trajectory: Trajectory) -> int:
+    """The number of the last turn, as sampling keys count turns: without those that the prompt has."""
+    return _written(trajectory.messages) - _written(sample.prompt) - 1
 
 
 def asks_again(text: str, sample: Sample, completion: Completion) -> bool:
@@ -63,3 +63,7 @@ def ended_with(trajectory: Trajectory, again: Regeneration, text: str) -> Trajec
     """The conversation with another last turn, so that its answer can be judged."""
     ended = replace(trajectory, messages=(*again.kept, Message("assistant", text)), calls=(), reward=None)
     return replace(ended, answer=answer(ended.reply))
+
+
+def _written(messages: Sequence[Message]) -> int:
+    return sum(message.role == "assistant" for message in messages)

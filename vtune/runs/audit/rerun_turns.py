@@ -118,7 +118,7 @@ def turn_again(
             model.policy.chat,
             model.policy.pictures,
             sampling=sampling_of(reruns.settings.rollout, sample, trajectory),
-            key=_draw(reruns, trajectory),
+            key=_draw(reruns, sample, trajectory),
         )
     if again is None:
         return Rerun(right=None, why="nothing says where its answer begins")
@@ -178,12 +178,12 @@ def _withheld(reruns: Reruns, sample: Sample, trajectory: Trajectory, model: Mod
         model.policy.chat,
         model.policy.pictures,
         sampling=replace(sampling_of(reruns.settings.rollout, sample, trajectory), stop=opening[1]),
-        key=_draw(reruns, trajectory),
+        key=_draw(reruns, sample, trajectory),
     )
 
 
-def _draw(reruns: Reruns, trajectory: Trajectory) -> tuple[int, ...]:
-    return reruns.seed, 0, trajectory.group, trajectory.rollout, turn_number(trajectory)
+def _draw(reruns: Reruns, sample: Sample, trajectory: Trajectory) -> tuple[int, ...]:
+    return reruns.seed, 0, trajectory.group, trajectory.rollout, turn_number(sample, trajectory)
 
 
 def _key(reruns: Reruns, name: str, sample: Sample, trajectory: Trajectory) -> str:

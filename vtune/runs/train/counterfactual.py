@@ -160,7 +160,7 @@ class Counterfactuals:
             self._policy.pictures,
             sampling=sampling_of(self._rollout, sample, trajectory),
             # The key of the turn itself: if keys alone determine sampling, only the picture differs.
-            key=(self._seed, step, trajectory.group, trajectory.rollout, turn_number(trajectory)),
+            key=(self._seed, step, trajectory.group, trajectory.rollout, turn_number(sample, trajectory)),
         )
         return _Turn(sample, trajectory, again)
 
