@@ -11,7 +11,7 @@ from PIL import Image
 from vtune.environments import name_of
 from vtune.environments.environment import Act, Episode, Services, Start, Turn
 from vtune.environments.opened import opened
-from vtune.errors import DataError, ServiceError, first_failure
+from vtune.errors import BrokenPart, DataError, ServiceError, first_failure
 from vtune.models.pictures import PictureReader
 from vtune.rollout.blocking import Blocking
 from vtune.rollout.call_record import call_of, recorded_as
@@ -198,6 +198,10 @@ class Agent:
         except ServiceError as error:
             stop, outcome = "error", None
             self._note_failure(job.sample, book, str(error))
+        except BrokenPart as failed:
+            if (row := f"sample {job.sample.id!r}") not in failed.what:
+                failed.what = f"{failed.what} ({row})"
+            raise
         done()  # not called for a cancelled conversation: it has not ended
         return replace(_record(job, book, stop), sandbox=sandbox, outcome=outcome)
 

@@ -111,7 +111,7 @@ CASES = {
 """Kind -> a file with one part of that kind, and the line before which it raises."""
 
 
-WHOLE = {"environment", "format", "loss", "scorer"}
+WHOLE = {"format", "loss", "scorer"}
 """Kinds whose functions are given no sample, or all of them."""
 
 

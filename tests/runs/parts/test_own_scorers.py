@@ -264,3 +264,15 @@ def test_training_with_evaluation_ends_with_the_scorers_error(here: Path, tiny: 
     assert ended.code == 1
     assert "error: scorer `mine` of mine.py is broken: OutOfRange: it returns nan as `score`" in ended.err
     assert "eval/" not in (here / "run/metrics.jsonl").read_text()
+
+
+def test_a_scorer_that_sorts_or_empties_its_marks_changes_nothing_else(here: Path) -> None:
+    """The scores of each question are written after it has run."""
+    marks = [Mark("a", {}, 1.0, False), Mark("b", {}, 0.0, False)]
+    (here / "emptying.py").write_text(
+        "from vtune.metrics.benchmarks import SCORERS\n\n\ndef emptying(marks):\n    marks.clear()\n"
+        '    return {"score": 0.5}\n\n\nSCORERS.add("emptying", emptying)\n'
+    )
+    use([here / "emptying.py"])
+    assert scored_by("emptying", marks) == {"score": 0.5}
+    assert [mark.sample_id for mark in marks] == ["a", "b"]
