@@ -184,6 +184,33 @@ def test_each_call_of_a_turn_gets_its_own_response() -> None:
     assert [one.origin for one in trace.images] == ["input", "call:0", "call:0", "call:1"]
 
 
+def test_answers_to_several_calls_belong_to_the_calls_that_their_ids_name() -> None:
+    calls = [{"id": f"c{k}", "function": {"name": "find", "arguments": {"q": k}}} for k in range(2)]
+    asked = [*turns(("user", "?")), {"role": "assistant", "tool_calls": calls}]
+    back = [{"role": "tool", "tool_call_id": f"c{k}", "content": f"is {k}"} for k in range(2)]
+    end = turns(("assistant", END))
+    in_order = read({"messages": [*asked, *back, *end]})
+    assert [one.output for one in in_order.calls] == ["is 0", "is 1"]
+    assert read({"messages": [*asked, *back[::-1], *end]}) == in_order
+    unnamed = [{key: turn[key] for key in ("role", "content")} for turn in back]
+    assert read({"messages": [*asked, *unnamed, *end]}) == in_order
+    stray = [back[0], back[1] | {"tool_call_id": "c7"}]
+    with pytest.raises(DataError, match="answers the call 'c7', but the calls before it are c0, c1"):
+        read({"messages": [*asked, *stray, *end]})
+    parts = [{"type": "image", "image": jpeg(0)}]
+    shown = [*asked, back[1] | {"content": parts}, back[0], *end]
+    assert [one.images for one in read({"messages": shown}).calls] == [(), (0,)]
+    with pytest.raises(DataError, match="in another order"):
+        read({"messages": [*asked, back[1] | {"content": "<image>"}, back[0], *end], "images": [jpeg(0)]})
+
+
+def test_pictures_may_be_base64_among_bytes_as_json_has_them() -> None:
+    row = {"messages": ONE["in the text"], "images": [{"bytes": coded(0), "path": None}, {"bytes": coded(1)}]}
+    assert [one.data for one in read(row).images] == [jpeg(0), jpeg(1)]
+    with pytest.raises(DataError, match="an encoded image, or base64 of one"):
+        read(row | {"images": [{"bytes": "?"}, {"bytes": coded(1)}]})
+
+
 @pytest.mark.parametrize("tools", [[SCHEMA], json.dumps([SCHEMA]), json.dumps([SCHEMA["function"]])])
 def test_tools_are_offered_in_the_system_turn(tools: Any) -> None:
     said = ONE["ShareGPT"]
@@ -286,6 +313,14 @@ ANSWER = ("gpt", END)
             "is empty",
         ),
         ({"messages": turns(ANSWER)}, "begins with an assistant turn"),
+        ({"messages": turns(("gpt", "Hello."), ("user", "?"), ANSWER)}, "begins with an assistant turn"),
+        (said(("tool", "7"), ANSWER), "before the assistant has made a call"),
+        (said(("gpt", CALL), ("tool", "x"), ("system", "Be brief."), ANSWER), "after the assistant's first"),
+        (said(("gpt", f"{CALL}{tool_response('7')}{END}")), "contains tool output"),
+        (said(("gpt", f"<code>1</code><sandbox_output>1</sandbox_output>{END}")), "tool output"),
+        (said(("gpt", f"<search>x</search><information>7</information>{END}")), "</information>"),
+        (said(("gpt", f"<search>x</search>\n<result>7</result>{END}")), "tool output"),
+        (said(("gpt", f"<code>1</code><interpreter>7</interpreter>{END}")), "</interpreter>"),
         ({"messages": []}, "a list of turns"),
         ({"text": "x"}, "none of messages, conversations"),
     ],

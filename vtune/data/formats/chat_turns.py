@@ -3,9 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from vtune.data.formats.values import PICTURED, first, needed, pictures_of_part, text_of
+from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.message import IMAGE
@@ -45,15 +47,20 @@ class ChatTurn:
     text: str
     pictures: list[Any]
     """Pictures inside the turn itself."""
+    ids: tuple[str, ...] = ()
+    """Of its calls, or of the call that it answers; empty unless each has one."""
 
 
 def chat_turns(row: Row) -> list[ChatTurn]:
     """The turns of a row, alternating from the assistant's first turn on, with the tools that the row offers.
 
     Raises:
-        DataError: If they do not follow the layout, or a turn is marked as not to be learnt.
+        DataError: If they do not follow the layout, a tool answers a call that no turn makes, or a turn is
+            marked as not to be learnt.
     """
-    turns = _joined(_turns(row))
+    turns = _turns(row)
+    _check_order(turns)
+    turns = _joined(_paired(turns))
     if (schemas := _schemas(row)) and not any("<tools>" in turn.text for turn in turns):
         _offer(turns, schemas)
     return turns
@@ -133,7 +140,64 @@ def _turn(column: str, item: Any, number: int) -> ChatTurn:
         inner = [call.get("function") or call if isinstance(call, Mapping) else call for call in asked]
         calls = _written(column, inner)
         text = f"{text}\n{calls}" if text else calls
-    return ChatTurn(role, text, shown)
+    return ChatTurn(role, text, shown, _ids(item))
+
+
+def _ids(item: Mapping[str, Any]) -> tuple[str, ...]:
+    """Ids of the calls of a turn in `tool_calls`, or of the call that a tool's turn answers."""
+    calls = item.get("tool_calls") or [{"id": item.get("tool_call_id")}]
+    found = [call.get("id") for call in calls if isinstance(call, Mapping)]
+    known = tuple(one for one in found if isinstance(one, str) and one)
+    return known if len(set(known)) == len(calls) else ()
+
+
+def _check_order(turns: Sequence[ChatTurn]) -> None:
+    """Check that a question comes first, and that nothing but answers to calls comes from elsewhere."""
+    begun = False
+    for number, turn in enumerate(turns):
+        mine = turn.role in ("assistant", _CALLED)
+        if turn.role == _RETURNED and not begun:
+            raise DataError(
+                "a tool answers before the assistant has made a call",
+                where=f"turn {number}",
+                fix="restore the turn that makes the call, or drop the row",
+            )
+        if turn.role == "system" and begun:
+            raise DataError(
+                "a system turn comes after the assistant's first turn",
+                where=f"turn {number}",
+                fix="move its text to the beginning, or drop the row",
+            )
+        if mine and number == 0:
+            raise DataError(
+                "a trace begins with an assistant turn", fix="drop that turn, or put the question before it"
+            )
+        begun |= mine
+
+
+def _paired(turns: Sequence[ChatTurn]) -> list[ChatTurn]:
+    """Turns with the answers to several calls in the order of the calls, where ids say which is which."""
+    found = list(turns)
+    for number, turn in enumerate(turns):
+        if turn.role != "assistant" or not turn.ids:
+            continue
+        answers = list(takewhile(lambda one: one.role == _RETURNED and one.ids, turns[number + 1 :]))
+        if stray := next((one.ids[0] for one in answers if one.ids[0] not in turn.ids), None):
+            raise DataError(
+                f"a tool answers the call {stray!r}, but the calls before it are {', '.join(turn.ids)}",
+                where=f"turn {number}",
+                fix="fix its `tool_call_id`, or drop the row",
+            )
+        place = {name: index for index, name in enumerate(turn.ids)}
+        in_order = sorted(answers, key=lambda one: place[one.ids[0]])
+        if in_order != answers and any(IMAGE in one.text and not one.pictures for one in answers):
+            raise DataError(
+                "tools answer in another order than they were called in, with pictures beside the turns",
+                where=f"turn {number + 1}",
+                fix="order the answers and their pictures as the calls, or drop the row",
+            )
+        found[number + 1 : number + 1 + len(answers)] = in_order
+    return found
 
 
 def _content(column: str, value: Any) -> tuple[str, list[Any]]:

@@ -4,6 +4,7 @@ Tool calls appear inside the turns (`<code>`, `<tool_call>`), in separate turns,
 become part of the assistant's text, in the template of `vtune.tools.calls`.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,8 +59,9 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
 
     Raises:
         DataError: If the turns do not follow the layout, the numbers of marks and pictures differ, a turn
-            shows a result that no call asked for, or the row has what a trace cannot hold: turns that are not
-            learnt, rejected replies, other media, boxes in a separate column.
+            shows a result that no call asked for, a turn of the assistant contains tool output, or the row
+            has what a trace cannot hold: turns that are not learnt, rejected replies, other media, boxes in
+            a separate column.
     """
     if place.file.suffix == ".parquet":
         row = _without_nulls(row)
@@ -68,6 +70,8 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
     images = _pictures(row, turns, options.base(place.file))
     kept = row.get(own.KEY)
     messages, calls, origins = _spoken(turns, may_fail=kept is not None)
+    if kept is None:  # what an export of ours holds was learnt or sampled as it is
+        _check_written(messages)
     if kept is None and messages[-1].role != "assistant":
         raise wrong(
             "messages",
@@ -178,6 +182,25 @@ def _spoken(turns: Sequence[ChatTurn], *, may_fail: bool) -> tuple[list[Message]
         origins += [f"call:{len(calls) + k}" for k, call in enumerate(made) for _ in call.images]
         calls += made
     return messages, calls, origins
+
+
+_OUTPUTS = re.compile(
+    r"</(?:tool_response|sandbox_output|information|interpreter|observation)>|</search>\s*<result>"
+    r"|<\|end_of_documents\|>|<\|end_search_result\|>"
+)
+"""Tool output in Qwen's template, Thyme, Search-R1, ReTool, AFM, ReSearch, R1-Searcher and Search-o1."""
+
+
+def _check_written(messages: Sequence[Message]) -> None:
+    """Check that no turn of the assistant contains tool output, which would be learnt as its own words."""
+    for number, message in enumerate(messages):
+        if message.role == "assistant" and (found := _OUTPUTS.search(message.content)):
+            raise DataError(
+                f"a turn of the assistant contains tool output ({found[0]}), which would be learnt",
+                where=f"turn {number}",
+                fix="split it: output belongs in turns of `tool`; a question with its `response` in one text "
+                "is read by `thyme`",
+            )
 
 
 def _answered(

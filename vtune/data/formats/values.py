@@ -266,6 +266,10 @@ def _picture(column: str, item: Any, base: Path) -> Picture:
             return _picture(column, item["image"], base)
         if not data and path is None:
             raise wrong(column, "a picture has neither bytes nor a path", "drop the row, or give one of them")
+        if isinstance(data, str) and data:
+            data = _decoded(data, base)  # JSON holds bytes as base64
+            if data is None:
+                raise mistyped(f"{column}.bytes", item["bytes"], "an encoded image, or base64 of one")
         if data and not isinstance(data, bytes):
             raise mistyped(f"{column}.bytes", data, "an encoded image")
         if path is not None and not isinstance(path, str):
