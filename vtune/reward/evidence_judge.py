@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
+import numpy as np
 from pydantic import AfterValidator
 
 from vtune.judge.client import JudgeClient
@@ -12,7 +13,7 @@ from vtune.registry import Parts
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
-from vtune.uses import awaited
+from vtune.uses import awaited, defined, ill_made
 
 if TYPE_CHECKING:
     from vtune.reward.recipe import EvidenceLevels
@@ -108,12 +109,19 @@ class _Own:
         return found
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool | None:
-        found: bool | None = await awaited(self._part, self._own.shows_target, sample, trajectory, k)
-        return found
+        found = await awaited(self._part, self._own.shows_target, sample, trajectory, k)
+        return None if found is None else self._truth(found, self._own.shows_target)
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        found: bool = await awaited(self._part, self._own.shows_small, sample, trajectory, k)
-        return found
+        found = await awaited(self._part, self._own.shows_small, sample, trajectory, k)
+        return self._truth(found, self._own.shows_small)
+
+    def _truth(self, found: object, by: Callable[..., Any]) -> bool:
+        """An answer for the audit, where a text such as "no" would count as yes."""
+        if isinstance(found, bool | np.bool_):
+            return bool(found)
+        what = f"`{by.__name__}` returns {found!r:.60}"
+        raise ill_made(self._part, what, "return True or False", defined(by))
 
 
 def opened_judge(name: str, levels: "EvidenceLevels", client: JudgeClient | None) -> EvidenceJudge:

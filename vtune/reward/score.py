@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from vtune.environments import DEFAULT, name_of
@@ -261,7 +262,7 @@ async def score_parts(scene: Scene) -> Scene:
     """
     paid = weights_of(scene.sample, scene.recipe).tool != 0
     parts: dict[str, Verdict | Unscored] = {}
-    scene = replace(await _looked_at(scene, paid=paid), found=parts)
+    scene = replace(await _looked_at(scene, paid=paid), found=MappingProxyType(parts))
     for name, section in asked_for(scene.recipe).items():
         parts[name] = await scored(name, section, scene)
     return scene

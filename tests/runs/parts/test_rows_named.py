@@ -1,5 +1,6 @@
 """A user's part that fails, decides nonsense or does not return: the message names the row."""
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,16 +9,21 @@ from unittest.mock import Mock
 import pytest
 
 from tests.conftest import ROOT
+from tests.reward.build import TARGET, looks, recipe, sample
 from tests.runs.commands import Ended, vtune
 from tests.schema.records import SAMPLE
 from vtune.cli import waiting
-from vtune.errors import RunFailed
+from vtune.errors import BrokenPart, RunFailed
 from vtune.reward.checking import check_unscored
+from vtune.reward.evidence_judge import opened_judge
+from vtune.reward.score import Scorer
 from vtune.schema.parquet import write_samples
 from vtune.schema.verdict import Verdict
+from vtune.uses import broken, use
 
 pytestmark = pytest.mark.usefixtures("forgetting")
 
+HERE = "        return %s\n\n    async def shows_small"
 SHORT = (ROOT / "tests/own/short.py").read_text(encoding="utf-8")
 RULE = 'return f"{count} words" if count > settings.words else None'
 ALL = """
@@ -147,3 +153,33 @@ def test_an_unscored_sample_is_named_and_a_process_that_ended_is_not_called_slow
     with pytest.raises(RunFailed) as told:
         check_unscored([lost], 0.05)
     assert told.value.where.endswith("died (sample 's/7')")
+
+
+@pytest.mark.parametrize("given", ["'no'", "0", "'yes'"])
+def test_an_evidence_judge_answers_the_audit_with_true_or_false(tmp_path: Path, given: str) -> None:
+    """The text "no" counted as yes."""
+    text = (ROOT / "tests/own/near.py").read_text(encoding="utf-8")
+    (tmp_path / "mine.py").write_text(
+        text.replace("        return False\n\n    async def shows_small", HERE % given)
+    )
+    use([tmp_path / "mine.py"])
+    judge = opened_judge("near", recipe().evidence, None)
+    with pytest.raises(BrokenPart, match=f"mine.py is broken: TypeError: `shows_target` returns {given}"):
+        asyncio.run(judge.shows_target(sample(TARGET), looks((0, 0, 9, 9)), 0))
+
+
+def test_a_part_of_the_reward_cannot_change_the_scores_of_others(tmp_path: Path) -> None:
+    text = (ROOT / "tests/own/brief.py").read_text(encoding="utf-8")
+    line = "    words = len("
+    (tmp_path / "mine.py").write_text(
+        text.replace(line, f"    scene.found['accuracy'] = Verdict(1.0, '')\n{line}")
+    )
+    use([tmp_path / "mine.py"])
+
+    async def scored() -> None:
+        async with Scorer(recipe(parts={"brief": {"weight": 0.2, "words": 60}})) as scorer:
+            await scorer.score([sample(TARGET)], [looks(TARGET)])
+
+    with pytest.raises(TypeError, match="item assignment") as told:
+        asyncio.run(scored())
+    assert "part of the reward `brief` of mine.py" in str(broken(told.value))
