@@ -4,8 +4,7 @@ import os
 import signal
 from types import FrameType
 
-INTERRUPTED = 130
-"""The exit code of `vtune.errors`, which is not imported yet."""
+from vtune.errors import INTERRUPTED
 
 
 def leave_at_sigint() -> None:

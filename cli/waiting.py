@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 from types import FrameType
 
 from vtune.parts import WORDS
@@ -15,7 +16,7 @@ LOOK = 1.0
 
 
 class Waiting:
-    """Within the block, names the line and the sample of a call into a user's file that goes on and on.
+    """Within the block, names the line and the sample of a call into a user's file that does not return.
 
     Any kind of part may hang in any command, also before the first rollout: ground truths are checked, and
     files loaded, in the main thread. A thread looks for this, since the main one cannot.
@@ -33,16 +34,16 @@ class Waiting:
 
     def _watch(self, main: int) -> None:
         call: FrameType | None = None
-        waited, bound = 0.0, PATIENCE
+        since, bound = time.monotonic(), PATIENCE
         while not self._over.wait(LOOK):
-            now = _call(main)
-            if now is None or now is not call:
-                call, waited, bound = now, 0.0, PATIENCE
+            found = _call(main)
+            if found is None or found is not call:
+                call, since, bound = found, time.monotonic(), PATIENCE
                 continue
-            waited += LOOK
+            waited = time.monotonic() - since
             if waited >= bound:
                 bound *= 2
-                _tell(main, now, waited)
+                _report(main, found, waited)
 
 
 def _call(main: int) -> FrameType | None:
@@ -58,7 +59,7 @@ def _call(main: int) -> FrameType | None:
     return found
 
 
-def _tell(main: int, call: FrameType, waited: float) -> None:
+def _report(main: int, call: FrameType, waited: float) -> None:
     # The main thread is in a user's file, so it is not importing these at the same time.
     from vtune.report.progress import say
     from vtune.rollout.blocking import line_of_theirs, row_of

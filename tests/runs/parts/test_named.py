@@ -126,9 +126,9 @@ def test_a_slow_verifier_is_named_with_its_file_and_a_working_fix(tmp_path: Path
     assert told.value.fix.startswith(f"make {path} faster, and start a new run")
     assert "continue with --resume" not in told.value.fix
     lost.reward.why = f"accuracy: the worker of {called('anls')} died"
-    with pytest.raises(RunFailed, match="unscored") as told:
+    with pytest.raises(RunFailed, match="unscored") as failed:
         check_unscored([lost], 0.05)
-    assert told.value.fix.startswith(f"correct {path}, which ends its process, and start a new run")
+    assert failed.value.fix.startswith(f"correct {path}, which ends its process, and start a new run")
 
 
 def test_a_verifier_slow_in_a_worker_gets_no_advice_to_use_one(tmp_path: Path) -> None:

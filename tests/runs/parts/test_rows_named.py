@@ -135,7 +135,7 @@ def test_a_part_that_does_not_return_is_named_with_its_row(
     first = next(line for line in ended.err.splitlines() if "has not returned" in line)
     assert first.startswith("filter `short` of mine.py has not returned for 0 s (sample 's/1'): it is at ")
     assert f"mine.py:{SHORT[: SHORT.index(RULE)].count(chr(10)) + 1} (return" in first
-    assert ended.err.count("has not returned") < 6  # not at every look
+    assert ended.err.count("has not returned") < 6  # the wait doubles; there are 50 looks
 
 
 def test_a_file_that_does_not_load_is_named_while_it_does_not(
@@ -150,9 +150,9 @@ def test_a_file_that_does_not_load_is_named_while_it_does_not(
 
 def test_an_unscored_sample_is_named_and_a_process_that_ended_is_not_called_slow() -> None:
     lost = Mock(sample_id="s/7", reward=Mock(total=None, why="accuracy: the worker of verifier `math` died"))
-    with pytest.raises(RunFailed) as told:
+    with pytest.raises(RunFailed) as failed:
         check_unscored([lost], 0.05)
-    assert told.value.where.endswith("died (sample 's/7')")
+    assert failed.value.where.endswith("died (sample 's/7')")
 
 
 @pytest.mark.parametrize("given", ["'no'", "0", "'yes'"])
@@ -180,6 +180,6 @@ def test_a_part_of_the_reward_cannot_change_the_scores_of_others(tmp_path: Path)
         async with Scorer(recipe(parts={"brief": {"weight": 0.2, "words": 60}})) as scorer:
             await scorer.score([sample(TARGET)], [looks(TARGET)])
 
-    with pytest.raises(TypeError, match="item assignment") as told:
+    with pytest.raises(TypeError, match="item assignment") as failed:
         asyncio.run(scored())
-    assert "part of the reward `brief` of mine.py" in str(broken(told.value))
+    assert "part of the reward `brief` of mine.py" in str(broken(failed.value))

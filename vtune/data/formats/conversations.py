@@ -70,7 +70,7 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
     images = _pictures(row, turns, options.base(place.file))
     kept = row.get(own.KEY)
     messages, calls, origins = _spoken(turns, may_fail=kept is not None)
-    if kept is None:  # what an export of ours holds was learnt or sampled as it is
+    if kept is None:  # our own export keeps what a policy wrote, whatever it is
         _check_written(messages)
     if kept is None and messages[-1].role != "assistant":
         raise wrong(
