@@ -4,8 +4,6 @@ import os
 import signal
 from types import FrameType
 
-from vtune.errors import INTERRUPTED
-
 
 def leave_at_sigint() -> None:
     """Let Ctrl-C end the process at once: nothing has been started."""
@@ -21,4 +19,4 @@ def interrupt_at_sigint() -> None:
 
 def _leave(number: int, frame: FrameType | None) -> None:
     os.write(2, b"interrupted before anything was started: run the command again\n")
-    os._exit(INTERRUPTED)
+    os._exit(128 + number)  # 130: `vtune.errors` is not imported yet
