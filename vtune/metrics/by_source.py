@@ -15,6 +15,8 @@ Rows = dict[str, dict[str, float]]
 """Source -> name of the number -> number. What could not be measured has no key: a gap, never a zero."""
 
 _CUT_SHORT = ("length", "turns", "context")
+_CALLS = "_calls"
+_COUNTED = (_CALLS, "_errors", "_empty")
 
 
 def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> Rows:
@@ -36,7 +38,8 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
     - `red_flags`: mean number of calls with a red flag;
     - for each tool called, `tool_<name>_calls`: number of calls; `tool_<name>_errors`: number that failed
       through the model's fault; for searches, `tool_<name>_empty`: number that found nothing;
-      `tool_<name>_score`: mean score of the scored ones;
+      `tool_<name>_score`: mean score of the scored ones. In a curve a row without the three numbers counts
+      as 0 (`tool_counts`);
     - `response_tokens`: mean number of sampled tokens, missing if the model does not return tokens;
       `truncated`: share cut short by a limit on tokens, turns or context;
     - `reflection_ratio`: share of replies with a reflective word; `reflection_accuracy`: share of full marks
@@ -59,6 +62,18 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
         check_source(source)
     rows = {source: _row(group, evidence_score) for source, group in sorted(groups.items())}
     return rows | {ALL: _row(trajectories, evidence_score)} if rows else {}
+
+
+def tool_counts(names: Iterable[str]) -> list[str]:
+    """The names that count calls of a tool; a row of the same source without them stands for 0 calls.
+
+    Args:
+        names: All names of numbers in the rows of one source.
+    """
+    known = set(names)
+    called = {name.removesuffix(_CALLS) for name in known if name.startswith("tool_")}
+    tools = called - known - {"tool"}  # `tool_calls` is a mean, and always there
+    return sorted(f"{tool}{kind}" for tool in tools for kind in _COUNTED if f"{tool}{kind}" in known)
 
 
 def steps_done(sources: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> int:

@@ -52,6 +52,19 @@ def test_an_unscored_step_is_a_gap_in_the_curve(tmp_path: Path) -> None:
     assert run["sources"]["all"]["reward"]["values"] == [0.25, 0.75]
 
 
+def test_a_step_without_a_call_of_a_tool_counts_as_0_calls(tmp_path: Path) -> None:
+    """Its row has no such key; without it, the mean over the steps would be one over those with calls."""
+    called = {"tool_zoom_calls": 5, "tool_zoom_errors": 1, "tool_zoom_score": 0.5}
+    idle = {"step": 0, "source": "all", "tool_calls": 0.0}
+    lines = [idle, {"step": 1, "source": "all", **called}, {"step": 1, "source": "lens"}]
+    (run,) = run_report([write_run(tmp_path / "mine", lines)])["runs"]  # type: ignore[misc]
+    numbers = run["sources"]["all"]
+    assert [numbers[f"tool_zoom_{kind}"]["values"] for kind in ("calls", "errors")] == [[0, 5], [0, 1]]
+    assert numbers["tool_zoom_score"]["steps"] == [1]
+    assert numbers["tool_calls"]["steps"] == [0]
+    assert "tool_zoom_calls" not in run["sources"]["lens"]
+
+
 def test_an_online_evaluation_is_not_the_last_step(tmp_path: Path) -> None:
     """Its row has the number of steps before it."""
     after: dict[str, object] = {"step": 3, "source": "eval/lens", "score": 0.5}

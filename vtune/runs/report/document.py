@@ -10,6 +10,7 @@ from typing import Any
 from vtune.config import read_values
 from vtune.errors import RESTORE, DataError, VtuneError
 from vtune.files.json_text import read_json
+from vtune.metrics.by_source import tool_counts
 from vtune.metrics.changes import changes, direction, telling
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.replies import last_replies, stored_replies
@@ -216,8 +217,9 @@ def _steps(recipe: object, environment: object) -> int | None:
 def _curves(lines: Sequence[MetricsLine]) -> dict[str, dict[str, object]]:
     steps: defaultdict[str, list[int]] = defaultdict(list)
     values: defaultdict[str, list[float]] = defaultdict(list)
+    uncalled = dict.fromkeys(tool_counts({name for line in lines for name in line.values}), 0.0)
     for line in lines:
-        for name, value in line.values.items():
+        for name, value in {**uncalled, **line.values}.items():
             steps[name].append(line.step)
             values[name].append(value)
     return {
