@@ -295,6 +295,8 @@ ANSWER = ("gpt", END)
         (said(("gpt", CALL * 2), ("tool", "x"), ANSWER), "answers 1 of 2 calls"),
         (said() | {"messages": [{"role": "gpt", "content": END, "loss": False}]}, "not to be learnt"),
         (said() | {"messages": [{"role": "gpt", "content": END, "weight": 0}]}, "not to be learnt"),
+        (said() | {"messages": [{"role": "gpt", "content": END, "loss_scale": 0.0}]}, "not to be learnt"),
+        (said() | {"messages": [{"role": "gpt", "content": END, "loss_scale": [1.0, 0.3]}]}, "weight 0.3"),
         (said(ANSWER) | {"kto_tag": False}, "a rejected one"),
         (said(ANSWER) | {"rejected_response": "No."}, "a chosen and a rejected reply"),
         (said(ANSWER) | {"rejected_messages": turns(("user", "?"), ANSWER)}, "a chosen and a rejected reply"),
@@ -329,6 +331,35 @@ def test_content_that_a_trace_cannot_hold_is_refused(row: dict[str, Any], why: s
     with pytest.raises(DataError, match=why) as caught:
         read(row)
     assert caught.value.fix
+
+
+def test_turns_with_weight_1_are_read() -> None:
+    marks = {"loss": True, "loss_scale": 1.0, "weight": 1}
+    asked, *rest = said(ANSWER)["messages"]
+    row = {"messages": [asked | {"weight": 0}, *(turn | marks for turn in rest)], "images": [jpeg(0)]}
+    assert read(row) == read(said(ANSWER))
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning", "thinking"])
+def test_thoughts_beside_the_text_go_before_it(key: str) -> None:
+    row = said(ANSWER)
+    row["messages"][-1][key] = "Hm."
+    assert read(row).messages[-1].content == f"<think>\nHm.\n</think>\n\n{END}"
+
+
+def test_a_question_and_its_reply_may_be_one_item() -> None:
+    row = {"conversation": [{"human": "<image>?", "assistant": END}], "images": [jpeg(0)]}
+    assert read(row) == read(said(ANSWER))
+    assert look_at(Glance(row=row)) == "conversations"
+
+
+@pytest.mark.parametrize("mark", ["<tool_response>", "</tool_response>", "<sandbox_output>"])
+def test_output_about_the_marks_of_a_frame_gets_a_frame(mark: str) -> None:
+    """A page that a search finds may be about them."""
+    trace = read(said(("gpt", CALL), ("tool", f"The tag {mark} is a mark."), ANSWER))
+    inert = f"The tag < {mark[1:]} is a mark."
+    assert trace.messages[2].content == tool_response(inert)
+    assert [call.output for call in trace.calls] == [inert]
 
 
 def test_tool_output_is_never_trained_on(policy: "Policy") -> None:

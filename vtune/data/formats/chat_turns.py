@@ -11,8 +11,10 @@ from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.message import IMAGE
-from vtune.tools.calls import ANSWER_OPEN, CLOSE, OPEN, tool_response, tools_block
+from vtune.tools.calls import ANSWER_CLOSE, ANSWER_OPEN, CLOSE, OPEN, tool_response, tools_block
 
+PAIR = {"human", "assistant"}
+"""Keys of a question and its reply in one item, in ms-swift's ShareGPT."""
 TURNS = ("messages", "conversations", "conversation")
 """Columns that may hold the turns."""
 PROMPT, COMPLETION = "prompt", "completion"
@@ -33,10 +35,14 @@ _ROLES = {
     "observation": _RETURNED,
 }
 """Names of speakers in the trainers' formats -> role here."""
-_LEARNT = ("loss", "weight")
-"""Keys with which ms-swift and OpenAI mark whether a turn is learnt."""
+_LEARNT = ("loss", "loss_scale", "weight")
+"""Keys with which ms-swift and OpenAI mark whether, or how strongly, a turn is learnt."""
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+"""Keys of a turn with its thoughts: DeepSeek's and Qwen's, vLLM's, and those of TRL's data for gpt-oss."""
 _CODE_OPEN, _CODE_CLOSE = "<code>", "</code>"
 OUTPUT_OPEN, OUTPUT_CLOSE = "<sandbox_output>", "</sandbox_output>"
+_FRAMES = ((ANSWER_OPEN, ANSWER_CLOSE), (OUTPUT_OPEN, OUTPUT_CLOSE))
+"""How the output of a tool begins and ends in the form that the policy reads."""
 
 
 @dataclass(slots=True)
@@ -105,7 +111,15 @@ def _prompted(row: Row) -> list[ChatTurn]:
 def _listed(column: str, value: Any) -> list[ChatTurn]:
     if not isinstance(value, list) or not value:
         raise mistyped(column, value, "a list of turns {role, content} or {from, value}")
-    return [_turn(column, item, number) for number, item in enumerate(value)]
+    spoken = [turn for item in value for turn in _exchange(item)]
+    return [_turn(column, item, number) for number, item in enumerate(spoken)]
+
+
+def _exchange(item: Any) -> list[Any]:
+    """The turns of an item: itself, or both of ms-swift's {human, assistant}, which holds two."""
+    if not isinstance(item, Mapping) or {"role", "from"} & item.keys() or not PAIR.issubset(item):
+        return [item]
+    return [{"role": who, "content": item[who]} for who in ("human", "assistant")]
 
 
 def _turn(column: str, item: Any, number: int) -> ChatTurn:
@@ -117,18 +131,13 @@ def _turn(column: str, item: Any, number: int) -> ChatTurn:
         raise wrong(
             f"{column}[{number}]", f"a turn has the role {speaker!r}", f"name one of {', '.join(_ROLES)}"
         )
-    unlearnt = next((key for key in _LEARNT if item.get(key) is not None and not item[key]), None)
-    if role in ("assistant", _CALLED) and unlearnt is not None:
-        raise wrong(
-            f"{column}[{number}].{unlearnt}",
-            "the turn is not to be learnt, but a trace teaches all assistant turns",
-            "drop the row",
-        )
+    if role in ("assistant", _CALLED):
+        _check_learnt(f"{column}[{number}]", item)
     text, shown = _content(f"{column}[{number}].content", first(item, "content", "value"))
-    thought = item.get("reasoning_content")
-    if thought and role == "assistant":
-        thought = text_of(f"{column}[{number}].reasoning_content", thought)
-        text = f"<think>\n{thought}\n</think>\n\n{text}".rstrip()
+    thought = next((key for key in _THOUGHTS if item.get(key)), None)
+    if thought is not None and role == "assistant":
+        said = text_of(f"{column}[{number}].{thought}", item[thought])
+        text = f"<think>\n{said}\n</think>\n\n{text}".rstrip()
     if role == _CALLED:
         thought, end, said = text.rpartition("</think>")  # LLaMA-Factory puts it in the call turn
         calls = _json(column, said)
@@ -141,6 +150,21 @@ def _turn(column: str, item: Any, number: int) -> ChatTurn:
         calls = _written(column, inner)
         text = f"{text}\n{calls}" if text else calls
     return ChatTurn(role, text, shown, _ids(item))
+
+
+def _check_learnt(where: str, item: Mapping[str, Any]) -> None:
+    """Check that an assistant turn is to be learnt, and all of it with weight 1."""
+    for key in _LEARNT:
+        value = item.get(key)
+        weights = value if isinstance(value, list) else [] if value is None else [value]
+        odd = [one for one in weights if not one or (isinstance(one, int | float) and one != 1)]
+        if odd and not odd[0]:
+            problem = "the turn is not to be learnt, but a trace teaches all assistant turns"
+        elif odd:
+            problem = f"the turn is to be learnt with weight {odd[0]}, but a trace teaches all tokens alike"
+        else:
+            continue
+        raise wrong(f"{where}.{key}", problem, "drop the row")
 
 
 def _ids(item: Mapping[str, Any]) -> tuple[str, ...]:
@@ -255,9 +279,14 @@ def _joined(turns: Sequence[ChatTurn]) -> list[ChatTurn]:
 
 
 def _framed(text: str, before: Sequence[ChatTurn]) -> str:
-    """A tool's output, framed as its call requires unless it already has a frame."""
-    if ANSWER_OPEN in text or OUTPUT_OPEN in text:
+    """A tool's output, framed as its call requires unless it already has a frame.
+
+    Marks of a frame inside the output are made inert, as in a rollout: a page may be about them.
+    """
+    if any(text.lstrip().startswith(mark) and end in text for mark, end in _FRAMES):
         return text
+    for mark in (*_FRAMES[0], *_FRAMES[1]):
+        text = text.replace(mark, f"< {mark[1:]}")
     by_code = bool(before) and final_code(before[-1].text) is not None
     return f"{OUTPUT_OPEN}\n{text}\n{OUTPUT_CLOSE}" if by_code else tool_response(text)
 

@@ -19,6 +19,7 @@ from vtune.data.formats.chat_turns import (
     COMPLETION,
     OUTPUT_CLOSE,
     OUTPUT_OPEN,
+    PAIR,
     PROMPT,
     TURNS,
     ChatTurn,
@@ -281,8 +282,9 @@ def is_conversation(glance: Glance) -> bool:
     turns = first(glance.row, "messages", "conversations", "conversation")
     spoken = turns if isinstance(turns, list) else []
     roles = [first(turn, "role", "from") for turn in spoken if isinstance(turn, Mapping)]
-    learnt = "assistant" in roles or "gpt" in roles or {PROMPT, COMPLETION} <= glance.row.keys()
-    return glance.judge is None and learnt
+    paired = any(isinstance(turn, Mapping) and turn.keys() >= PAIR for turn in spoken)
+    learnt = paired or {"assistant", "gpt"} & {*roles} or {PROMPT, COMPLETION} <= glance.row.keys()
+    return glance.judge is None and bool(learnt)
 
 
 FORMATS.add(
