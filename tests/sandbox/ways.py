@@ -299,6 +299,27 @@ NUMPY: dict[str, str | Way] = {
     + "c = a[y0:y1, x0:x1].astype(float)\nc = ((c - c.min()) / (c.max() - c.min()) * 255).astype(np.uint8)\n"
     + S,
     "lookup table": A + "c = (np.arange(256)[::-1].astype(np.uint8))[a[y0:y1, x0:x1]]\n" + S,
+    "lookup table that folds": A
+    + "t = (np.arange(256) * 7 % 256).astype(np.uint8)\nc = t[a][y0:y1, x0:x1]\n"
+    + S,
+    "lookup table of one channel": A
+    + "t = np.arange(256) * 7 % 256\nc = np.uint8(t[a[y0:y1, x0:x1, 0]])\n"
+    + S,
+    "palette": A + "p = np.array([[9, 200, 60], [250, 0, 99], [0, 90, 250], [180, 180, 0]], np.uint8)\n"
+    "c = p[a[y0:y1, x0:x1, 1] // 64]\n" + S,
+    "taken from a table": A
+    + "c = np.take((np.arange(256) * 7 % 256).astype(np.uint8), a[y0:y1, x0:x1])\n"
+    + S,
+    "interpolated curve": A + "c = np.interp(a[y0:y1, x0:x1], [0, 90, 160, 255], [250, 0, 230, 9])"
+    ".astype(np.uint8)\n" + S,
+    "selected levels": A + "g = a[y0:y1, x0:x1, 1]\nc = np.select([g < 90, g < 150], [255 - g, g // 2], 200)"
+    ".astype(np.uint8)\n" + S,
+    "classes": A
+    + "c = np.array([0, 200, 90, 255], np.uint8)[np.digitize(a[y0:y1, x0:x1, 0], [60, 120, 180])]"
+    "\n" + S,
+    "distance from a colour": A + "c = np.linalg.norm(a[y0:y1, x0:x1] - np.array([120, 120, 120]), axis=2)\n"
+    "c = (c / c.max() * 255).astype(np.uint8)\n" + S,
+    "rolled along both axes": A + "c = np.roll(a, (-y0, -x0), axis=(0, 1))[:h, :w]\n" + S,
     "channels swapped": A + "c = a[y0:y1, x0:x1, ::-1]\n" + S,
     "masked": A + "m = np.zeros((H, W, 1), np.uint8)\nm[y0:y1, x0:x1] = 1\nc = (a * m)[y0:y1, x0:x1]\n" + S,
     "where": A + "c = a[y0:y1, x0:x1]\nc = np.where(c > 128, c, c // 2)\n" + S,
@@ -402,6 +423,10 @@ OPENCV: dict[str, str | Way] = {
     "copied through a mask": B
     + "m = np.zeros((H, W), np.uint8)\ncv2.rectangle(m, (x0, y0), (x1 - 1, y1 - 1), 255, -1)\n"
     "cv2.imwrite('c.png', cv2.copyTo(a, m))",
+    "magnitude of gradients": B + "g = cv2.cvtColor(a[y0:y1, x0:x1], cv2.COLOR_BGR2GRAY).astype(np.float32)\n"
+    "m, _ = cv2.cartToPolar(cv2.Sobel(g, -1, 1, 0), cv2.Sobel(g, -1, 0, 1))\n"
+    "cv2.imwrite('c.png', np.uint8(np.clip(m, 0, 255)))",
+    "pencil sketch": B + "cv2.imwrite('c.png', cv2.pencilSketch(a[y0:y1, x0:x1])[1])",
     "canny": B + "cv2.imwrite('c.png', cv2.Canny(a[y0:y1, x0:x1], 50, 150))",
     "colour map": B + "g = cv2.cvtColor(a[y0:y1, x0:x1], cv2.COLOR_BGR2GRAY)\n"
     "cv2.imwrite('c.png', cv2.applyColorMap(g, cv2.COLORMAP_JET))",
@@ -449,6 +474,14 @@ SCIPY: dict[str, str | Way] = {
         "[H - y1:H - y0, W - x1:W - x0]\n" + S
     ),
     "zoom": ND + "c = ndimage.zoom(c, (2.5, 2.5, 1), order=1)\n" + S,
+    "opened": ND + "c = ndimage.binary_opening(c[..., 0] > 120)\nc = np.uint8(c) * 255\n" + S,
+    "convolved": "from scipy.signal import convolve2d\n" + A + "c = convolve2d(a[y0:y1, x0:x1, 1], "
+    "[[0, 1, 0], [1, -4, 1], [0, 1, 0]], mode='same')\nc = np.uint8(np.clip(np.abs(c), 0, 255))\n" + S,
+    "convolved, without its rim": Way(
+        "from scipy import signal\n" + A + "c = signal.convolve2d(a[y0:y1, x0:x1, 1], "
+        "[[0, 1, 0], [1, -4, 1], [0, 1, 0]], mode='valid')\nc = np.uint8(np.clip(np.abs(c), 0, 255))\n" + S,
+        "[(x0 + 1, y0 + 1, x1 - 1, y1 - 1)]",
+    ),
     "filtered": ND + "c = ndimage.median_filter(ndimage.gaussian_filter(c, (1, 1, 0)), (3, 3, 1))\n" + S,
 }
 
@@ -464,6 +497,12 @@ FIGURES: dict[str, str | Way] = {
     + C
     + "plt.figure(figsize=(4, 3))\nplt.imshow(c)\n"
     "plt.savefig('f.png', bbox_inches='tight', dpi=80)\nplt.close()",
+    "colour map without a figure": PLT
+    + A
+    + "c = np.uint8(plt.cm.jet(a[y0:y1, x0:x1, 1] / 255)[..., :3] * 255)\n"
+    + S,
+    "colour map of bytes": "import matplotlib\n" + A + "g = np.array(image.convert('L'))[y0:y1, x0:x1]\n"
+    "c = matplotlib.colormaps['prism'](g, bytes=True)\n" + S,
     "imsave": PLT + A + "plt.imsave('c.png', a[y0:y1, x0:x1])",
     "imread": PLT + "a = plt.imread(image_path)\nplt.imsave('c.png', a[y0:y1, x0:x1])",
     "imread and imshow": PLT + "a = plt.imread(image_path)[y0:y1, x0:x1]\nplt.imshow(a)\nplt.show()",

@@ -12,10 +12,17 @@ from typing import Any
 import numpy as np
 import PIL.Image
 
-from .hooks import transposed
+from .hooks import after, transposed
 from .maps import compose, inverted
-from .provenance import region_of, track
+from .provenance import pixelwise, region_of, track
 from .regions import Region, together
+
+
+def hook_colors(module: ModuleType) -> None:
+    """Hook `matplotlib.colors`: pictures in false colours that code makes without a figure."""
+    colors: Any = module
+    after(colors.Colormap, "__call__", pixelwise)
+    after(colors, "hsv_to_rgb", pixelwise)
 
 
 def hook_images(module: ModuleType) -> None:

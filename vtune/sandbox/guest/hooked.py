@@ -4,7 +4,7 @@ They do not change what honest code computes, with one exception: a PIL crop is 
 of being padded with black.
 """
 
-from . import agg, display, ndimage_hooks, numpy_hooks, opencv_hooks, pil_hooks
+from . import agg, display, ndimage_hooks, numpy_hooks, opencv_hooks, pil_hooks, signal_hooks
 from .hooks import Tracker
 from .late import when_imported
 
@@ -18,9 +18,11 @@ def install() -> Tracker:
     display.install()
     when_imported(
         {
+            "matplotlib.colors": agg.hook_colors,
             "matplotlib.image": agg.hook_images,
             "matplotlib.backends.backend_agg": agg.hook_canvas,
             "scipy.ndimage": ndimage_hooks.install,
+            "scipy.signal": signal_hooks.install,
         }
     )
     return tracker

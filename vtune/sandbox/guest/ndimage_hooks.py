@@ -27,6 +27,21 @@ AS_A_WHOLE = (
     "grey_closing",
     "convolve",
     "correlate",
+    "gaussian_filter1d",
+    "uniform_filter1d",
+    "minimum_filter1d",
+    "maximum_filter1d",
+    "convolve1d",
+    "correlate1d",
+    "generic_filter",
+    "generic_gradient_magnitude",
+    "morphological_gradient",
+    "morphological_laplace",
+    "binary_erosion",
+    "binary_dilation",
+    "binary_opening",
+    "binary_closing",
+    "binary_fill_holes",
 )
 """Functions whose result shows the same part of the input as their first argument."""
 

@@ -5,11 +5,14 @@ from typing import Any
 import numpy as np
 
 from .hooks import after, argument, first_argument
-from .provenance import TrackedArray, as_canvas, rearranged, region_of, track, within
+from .provenance import TrackedArray, as_canvas, pixelwise, rearranged, region_of, track, within
 from .regions import MAX_PARTS, Region, pasted, together
 
 SIDE_BY_SIDE = {"hstack": 1, "vstack": 0, "dstack": 2, "column_stack": 1}
 """Functions that join pictures -> the axis along which they join."""
+
+PIXELWISE = ("interp", "digitize", "searchsorted", "isin", "select", "percentile", "quantile", "take")
+"""Functions that turn each pixel of a picture into something else, and make plain arrays."""
 
 
 def install() -> None:
@@ -36,6 +39,9 @@ def install() -> None:
             lambda result, *a, function=function, **k: _rearranged(function, result, a, k),
         )
     after(np, "where", _chosen)
+    for name in PIXELWISE:
+        after(np, name, pixelwise)
+    after(np.linalg, "norm", pixelwise)
 
 
 def _as_array(result: Any, thing: Any = None, *_args: Any, **_kwargs: Any) -> Any:

@@ -54,6 +54,9 @@ AS_A_WHOLE = (
     "scaleAdd",
     "pow",
     "sqrt",
+    "exp",
+    "log",
+    "compare",
     "max",
     "min",
     "copyTo",
@@ -73,8 +76,12 @@ AS_A_WHOLE = (
     "stylization",
     "merge",
     "extractChannel",
+    "blendLinear",
+    "drawKeypoints",
 )
 """OpenCV functions whose result shows the same part of the input as their first argument."""
+SEVERAL = ("split", "cartToPolar", "spatialGradient", "decolor", "pencilSketch")
+"""Those that return several such pictures."""
 MASKS = {
     "bitwise_and": (3, 2),
     "bitwise_or": (3, 2),
@@ -91,7 +98,8 @@ def install(tracker: Tracker) -> None:
         if hasattr(cv2, name):
             after(cv2, name, functools.partial(_masked, MASKS[name]) if name in MASKS else _whole_result)
     after(cv2, "threshold", lambda result, *a, **k: (result[0], _whole_result(result[1], *a, **k)))
-    after(cv2, "split", lambda result, *a, **k: type(result)(_whole_result(part, *a, **k) for part in result))
+    for name in SEVERAL:
+        after(cv2, name, lambda result, *a, **k: type(result)(_whole_result(one, *a, **k) for one in result))
     after(cv2, "flip", _flipped)
     after(cv2, "rotate", _rotated)
     after(

@@ -200,6 +200,21 @@ def as_canvas(array: Any) -> Any:
     return canvas
 
 
+def pixelwise(result: Any, *args: Any, **kwargs: Any) -> Any:
+    """The result of a function that computes each pixel from the same pixel of its arguments.
+
+    It shows what the first picture of its size among them shows; lists are searched, too.
+    """
+    if not isinstance(result, np.ndarray) or result.ndim < 2 or region_of(result) is not None:
+        return result
+    for given in (*args, *kwargs.values()):
+        for one in given if isinstance(given, (list, tuple)) else (given,):
+            region = region_of(one)
+            if region is not None and region.size == _size(result):
+                return track(result, region)
+    return result
+
+
 def within(region: Region | None, mask: Any) -> Region | None:
     """What a picture shows inside the box around a mask, in its place.
 
@@ -236,8 +251,11 @@ def rearranged(result: Any, array: Any, axis: Any, of_line: Any) -> Any:
         of_line: Applies the same selection to the row (column, channel) numbers.
     """
     region = region_of(array)
-    if region is None or not isinstance(axis, (int, np.integer)) or result.ndim < 2 or not result.size:
+    if region is None or result.ndim < 2 or not result.size:
         return result
+    if not isinstance(axis, (int, np.integer)):
+        # Pixels of the flattened picture, or rolled along several axes.
+        return track(result, None)
     axis = int(axis) % array.ndim
     if axis > 1:
         return track(result, region)

@@ -1,4 +1,4 @@
-"""Small changes to parsed code before it runs: invented paths, and slices that would wrap around.
+"""Small changes to parsed code before it runs: invented paths, slices that would wrap around, lookup tables.
 
 They work on the syntax tree, so error messages keep the model's line numbers and text.
 """
@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from . import paths
+from .provenance import region_of, track
 
 TAKE = "_take"
 """Name of `take` in rewritten code."""
+MAY_BE_ARRAYS = (ast.Name, ast.Attribute, ast.Call, ast.BinOp, ast.Subscript)
+"""Expressions that are rewritten if they alone are an index: a picture, or numbers made from one."""
 
 
 def rewrite(tree: ast.Module, inputs: tuple[str, ...]) -> None:
-    """Point paths into the workspace and let array slices stop at the picture's edge.
+    """Point paths into the workspace, and let `take` do what brackets do.
 
     Args:
         tree: The model's code; modified in place.
@@ -24,14 +27,27 @@ def rewrite(tree: ast.Module, inputs: tuple[str, ...]) -> None:
     _Rewriter(inputs).visit(tree)
 
 
-def take(value: Any, index: tuple[Any, ...]) -> Any:
-    """`value[index]`, except that a picture slice from -10 to 50 starts at 0.
+def take(value: Any, index: Any) -> Any:
+    """`value[index]`, except for slices beyond a picture's edge, and tables in which a picture is looked up.
 
-    Only slices that would be empty in numpy change, so `array[-10:-1]` keeps its usual meaning.
+    A picture slice from -10 to 50 starts at 0. Only slices that would be empty in numpy change, so
+    `array[-10:-1]` keeps its usual meaning. What a table gives for each level of a picture shows what the
+    picture shows, though numpy makes a plain array of it.
     """
-    if isinstance(value, np.ndarray) and value.ndim >= 2:
+    if not isinstance(value, np.ndarray):
+        return value[index]
+    if isinstance(index, np.ndarray):
+        return _looked_up(value, index)
+    if value.ndim >= 2 and type(index) is tuple and all(isinstance(part, slice) for part in index[:2]):
         index = (*map(_inside, index[:2], value.shape), *index[2:])
     return value[index]
+
+
+def _looked_up(table: Any, index: Any) -> Any:
+    """`table[index]`; it shows what `index` shows, unless the table itself is a picture."""
+    found = table[index]
+    levels = index.dtype.kind in "iu" and index.ndim >= 2
+    return track(found, region_of(index)) if levels and region_of(table) is None else found
 
 
 def _inside(part: slice, length: int) -> slice:
@@ -63,7 +79,11 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
         index = node.slice
-        if not isinstance(node.ctx, ast.Load) or not isinstance(index, ast.Tuple) or len(index.elts) < 2:
+        if not isinstance(node.ctx, ast.Load):
+            return node
+        if isinstance(index, MAY_BE_ARRAYS):
+            return _call(TAKE, [node.value, index], node)
+        if not isinstance(index, ast.Tuple) or len(index.elts) < 2:
             return node
         if not all(isinstance(part, ast.Slice) for part in index.elts[:2]):
             return node
