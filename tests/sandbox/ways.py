@@ -319,6 +319,19 @@ NUMPY: dict[str, str | Way] = {
     "\n" + S,
     "distance from a colour": A + "c = np.linalg.norm(a[y0:y1, x0:x1] - np.array([120, 120, 120]), axis=2)\n"
     "c = (c / c.max() * 255).astype(np.uint8)\n" + S,
+    "looked up as a list": A + "t = np.arange(256) * 7 % 256\ng = a[y0:y1, x0:x1, 1]\n"
+    "c = t[g.flatten()].reshape(g.shape).astype(np.uint8)\n" + S,
+    "folded as a list of pixels": A + "p = a[y0:y1, x0:x1].reshape(-1, 3).astype(float)\n"
+    "c = np.uint8(255 - 2 * np.abs(p - 128)).reshape(h, w, 3)\n" + S,
+    "interpolated as a list": A + "g = a[y0:y1, x0:x1, 1]\n"
+    "c = np.interp(g.ravel(), [0, 90, 160, 255], [250, 0, 230, 9]).reshape(h, w).astype(np.uint8)\n" + S,
+    "through a round mask": A + "yy, xx = np.mgrid[:h, :w]\nc = a[y0:y1, x0:x1]\nd = np.zeros_like(c)\n"
+    "m = (2 * xx / w - 1) ** 2 + (2 * yy / h - 1) ** 2 < 1.1\nd[m] = c[m]\nc = d\n" + S,
+    "brighter through a mask": A + "m = np.zeros((H, W), bool)\nm[y0:y1, x0:x1] = ~np.eye(h, w, dtype=bool)\n"
+    "c = np.full_like(a, 255)\nc[m] = a[m] // 2 + 90\n" + S,
+    "copied through a round mask": A + "yy, xx = np.mgrid[:h, :w]\nd = np.zeros((h, w, 3), np.uint8)\n"
+    "m = (2 * xx / w - 1) ** 2 + (2 * yy / h - 1) ** 2 < 1.1\n"
+    "np.copyto(d, a[y0:y1, x0:x1], where=m[..., None])\nc = d\n" + S,
     "rolled along both axes": A + "c = np.roll(a, (-y0, -x0), axis=(0, 1))[:h, :w]\n" + S,
     "channels swapped": A + "c = a[y0:y1, x0:x1, ::-1]\n" + S,
     "masked": A + "m = np.zeros((H, W, 1), np.uint8)\nm[y0:y1, x0:x1] = 1\nc = (a * m)[y0:y1, x0:x1]\n" + S,
@@ -423,6 +436,10 @@ OPENCV: dict[str, str | Way] = {
     "copied through a mask": B
     + "m = np.zeros((H, W), np.uint8)\ncv2.rectangle(m, (x0, y0), (x1 - 1, y1 - 1), 255, -1)\n"
     "cv2.imwrite('c.png', cv2.copyTo(a, m))",
+    "classes by k-means in new colours": B + "p = np.float32(a[y0:y1, x0:x1].reshape(-1, 3))\n"
+    "_, l, _ = cv2.kmeans(p, 4, None, (3, 10, 1.0), 1, cv2.KMEANS_PP_CENTERS)\n"
+    "k = np.array([[9, 200, 60], [250, 0, 99], [0, 90, 250], [180, 180, 0]], np.uint8)\n"
+    "cv2.imwrite('c.png', k[l.flatten()].reshape(h, w, 3))",
     "magnitude of gradients": B + "g = cv2.cvtColor(a[y0:y1, x0:x1], cv2.COLOR_BGR2GRAY).astype(np.float32)\n"
     "m, _ = cv2.cartToPolar(cv2.Sobel(g, -1, 1, 0), cv2.Sobel(g, -1, 0, 1))\n"
     "cv2.imwrite('c.png', np.uint8(np.clip(m, 0, 255)))",

@@ -42,12 +42,20 @@ def install() -> None:
     for name in PIXELWISE:
         after(np, name, pixelwise)
     after(np.linalg, "norm", pixelwise)
+    after(np, "copyto", _copied)
 
 
 def _as_array(result: Any, thing: Any = None, *_args: Any, **_kwargs: Any) -> Any:
     region = region_of(thing)
     same = region is not None and result.ndim >= 2 and result.shape[1::-1] == region.size
     return track(result, region) if same else result
+
+
+def _copied(result: None, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """The picture shows up in the array that it is copied to."""
+    region = region_of(src)
+    if isinstance(dst, TrackedArray) and region is not None:
+        dst.written(region, where if where is True else np.broadcast_to(where, dst.shape))
 
 
 def _like(result: Any, *_args: Any, **_kwargs: Any) -> Any:

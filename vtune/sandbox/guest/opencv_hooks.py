@@ -11,7 +11,7 @@ import numpy as np
 from . import paths
 from .hooks import Tracker, after, argument, first_argument, free_name, transposed
 from .maps import Matrix, Size, inverted
-from .provenance import region_of, track
+from .provenance import listing, region_of, track
 from .regions import Region, together
 
 AS_A_WHOLE = (
@@ -100,6 +100,7 @@ def install(tracker: Tracker) -> None:
     after(cv2, "threshold", lambda result, *a, **k: (result[0], _whole_result(result[1], *a, **k)))
     for name in SEVERAL:
         after(cv2, name, lambda result, *a, **k: type(result)(_whole_result(one, *a, **k) for one in result))
+    after(cv2, "kmeans", _classes)
     after(cv2, "flip", _flipped)
     after(cv2, "rotate", _rotated)
     after(
@@ -150,6 +151,12 @@ def _masked(at: tuple[int, int], result: Any, *args: Any, **kwargs: Any) -> Any:
     x, y, width, height = cv2.boundingRect(np.asarray(mask, np.uint8))
     cut = region.moved((1, 0, x, 0, 1, y), (width, height)) if width else None
     return track(result, cut and cut.moved((1, 0, -x, 0, 1, -y), _size(result)))
+
+
+def _classes(result: Any, *args: Any, **kwargs: Any) -> Any:
+    """The class of each pixel that a flattened picture lists."""
+    distance, labels, centers = result
+    return distance, listing(labels, getattr(first_argument(args, kwargs), "pixels", None)), centers
 
 
 def _flipped(result: Any, *args: Any, **kwargs: Any) -> Any:

@@ -15,6 +15,9 @@ from .layout import Layout, slice_matrix, view_matrix
 from .maps import Matrix, Size, inverted
 from .regions import Region, pasted
 
+CHANNELS = 4
+"""Most numbers per pixel."""
+
 
 @dataclass(slots=True)
 class Anchor:
@@ -34,6 +37,8 @@ class TrackedArray(np.ndarray):
     anchor: Anchor | None = None
     _known: tuple[Region | None, tuple[int, ...], Region | None] | None = None
     """The anchor's region and the strides for which the array's own region was last computed."""
+    pixels: Region | None = None
+    """The region whose pixels it lists one by one: all if a picture was flattened, else what a mask picks."""
 
     @property
     def region(self) -> Region | None:
@@ -53,6 +58,9 @@ class TrackedArray(np.ndarray):
 
     def __array_finalize__(self, parent: Any) -> None:
         """Take over the region of the array that this one is made from."""
+        pixels = getattr(parent, "pixels", None)
+        if pixels is not None and self.ndim and len(self) == len(parent):
+            self.pixels = pixels
         anchor = getattr(parent, "anchor", None)
         if not isinstance(anchor, Anchor) or self.ndim < 2 or 0 in self.shape:
             return
@@ -81,13 +89,20 @@ class TrackedArray(np.ndarray):
     def __getitem__(self, index: Any) -> Any:
         """Follow lists of rows, masks and `np.ix_`, for which numpy returns a copy."""
         result = super().__getitem__(index)
-        if isinstance(result, TrackedArray) and result.ndim >= 2 and not _is_basic(index):
+        if not isinstance(result, TrackedArray):
+            return result
+        if _is_mask(index):
+            result.pixels = self.region
+        elif result.ndim >= 2 and not _is_basic(index):
             result.region = self._picked(index) if result.size else None
         return result
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """A picture written into an array shows up in its region; a colour all over it clears the region."""
         super().__setitem__(index, value)
+        if _is_mask(index) and isinstance(value, TrackedArray) and value.pixels is not None:
+            self.written(value.pixels, index)
+            return
         region = region_of(value) if self.anchor is not None and isinstance(value, np.ndarray) else None
         if region is None:
             if _is_everything(index) and np.ndim(value) < 2:
@@ -96,10 +111,20 @@ class TrackedArray(np.ndarray):
                 self._painted(index)
             return
         target = self.view(np.ndarray)[index]
-        if not np.may_share_memory(target, self) or target.shape[:2] != value.shape[:2]:
-            return
+        if np.may_share_memory(target, self) and target.shape[:2] == value.shape[:2]:
+            self._put_at(target, region)
+
+    def written(self, region: Region, mask: Any = True) -> None:
+        """Note that a picture with this region was written over all of the array, where a mask is true."""
+        seen = region if mask is True else within(region, mask)
+        if seen is not None and self.ndim >= 2 and region.size == _size(self):
+            self._put_at(self.view(np.ndarray), seen)
+
+    def _put_at(self, target: Any, region: Region) -> None:
+        """Note what was written into a part of the array."""
         anchor = self.anchor
-        assert anchor is not None
+        if anchor is None:
+            return
         there = view_matrix(Layout.of(target), anchor.layout)
         back = there and inverted(there)
         if back:
@@ -136,6 +161,28 @@ class TrackedArray(np.ndarray):
     def repeat(self, repeats: Any, axis: Any = None) -> Any:
         """As for a plain array."""
         return rearranged(super().repeat(repeats, axis), self, axis, lambda line: line.repeat(repeats))
+
+    def reshape(self, *shape: Any, **options: Any) -> Any:
+        """As for a plain array."""
+        return self._reshaped(super().reshape(*shape, **options))
+
+    def ravel(self, order: Any = "C") -> Any:
+        """As for a plain array."""
+        return self._reshaped(super().ravel(order))
+
+    def flatten(self, order: Any = "C") -> Any:
+        """As for a plain array."""
+        return self._reshaped(super().flatten(order))
+
+    def _reshaped(self, result: Any) -> Any:
+        """A picture becomes a list of its pixels, or their numbers; such a list becomes a picture again."""
+        region = self.pixels or self.region
+        if region is not None and result.ndim >= 2 and _size(result) == region.size:
+            if result.region is None:
+                result.region = region
+        elif result.ndim == 1 or (result.ndim == 2 and result.shape[1] <= CHANNELS):
+            result.pixels = region
+        return result
 
     def _picked(self, index: Any) -> Region | None:
         """The region of `self[index]`, found by indexing the row and column numbers of all pixels."""
@@ -205,14 +252,25 @@ def pixelwise(result: Any, *args: Any, **kwargs: Any) -> Any:
 
     It shows what the first picture of its size among them shows; lists are searched, too.
     """
-    if not isinstance(result, np.ndarray) or result.ndim < 2 or region_of(result) is not None:
+    if not isinstance(result, np.ndarray) or not result.ndim or region_of(result) is not None:
         return result
     for given in (*args, *kwargs.values()):
         for one in given if isinstance(given, (list, tuple)) else (given,):
             region = region_of(one)
-            if region is not None and region.size == _size(result):
+            if region is not None and result.ndim >= 2 and region.size == _size(result):
                 return track(result, region)
+            if isinstance(one, TrackedArray) and one.pixels is not None and len(one) == len(result):
+                return listing(result, one.pixels)
     return result
+
+
+def listing(numbers: Any, pixels: Region | None) -> Any:
+    """An array of numbers for each pixel of a region; reshaped to a picture, it knows what it shows."""
+    if pixels is None:
+        return numbers
+    found = numbers.view(TrackedArray)
+    found.pixels = pixels
+    return found
 
 
 def within(region: Region | None, mask: Any) -> Region | None:
@@ -286,6 +344,11 @@ def _is_basic(index: Any) -> bool:
     """Whether an index yields a view: numbers, slices, `...` and None."""
     parts = index if type(index) is tuple else (index,)
     return all(part is None or part is ... or type(part) in (slice, int) for part in parts)
+
+
+def _is_mask(index: Any) -> bool:
+    """Whether an index picks pixels of a picture one by one: true or false for each."""
+    return isinstance(index, np.ndarray) and index.dtype == bool and index.ndim >= 2
 
 
 def _is_everything(index: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import paths
-from .provenance import region_of, track
+from .provenance import TrackedArray, listing, region_of, track
 
 TAKE = "_take"
 """Name of `take` in rewritten code."""
@@ -46,8 +46,11 @@ def take(value: Any, index: Any) -> Any:
 def _looked_up(table: Any, index: Any) -> Any:
     """`table[index]`; it shows what `index` shows, unless the table itself is a picture."""
     found = table[index]
-    levels = index.dtype.kind in "iu" and index.ndim >= 2
-    return track(found, region_of(index)) if levels and region_of(table) is None else found
+    if index.dtype.kind not in "iu" or region_of(table) is not None:
+        return found
+    if isinstance(index, TrackedArray) and index.ndim == 1:
+        return listing(found, index.pixels)
+    return track(found, region_of(index)) if index.ndim >= 2 else found
 
 
 def _inside(part: slice, length: int) -> slice:
