@@ -1,4 +1,4 @@
-"""How a `vtune` process ends: on Ctrl-C, on SIGTERM, and once it has loaded torch."""
+"""How a `vtune` process ends: on Ctrl-C, on SIGTERM or SIGHUP, and once it has loaded torch."""
 
 import atexit
 import gc
@@ -14,6 +14,7 @@ from types import FrameType
 
 from vtune.errors import WITHIN, VtuneError
 from vtune.metrics.log import read_metrics
+from vtune.signals import HANG_UP, orders_to_stop
 
 AGAIN_S = 0.02
 """Seconds after which a lost Ctrl-C is sent again (ours): before the user presses it again."""
@@ -107,16 +108,17 @@ def ignore_sigint() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def heed_sigterm() -> None:
-    """Let SIGTERM end this process as Ctrl-C does: partial output is removed, and the exit status is 130.
+def heed_orders() -> None:
+    """Let SIGTERM and SIGHUP end this process as Ctrl-C does: partial output is removed, exit status 130.
 
-    Verbs that handle it differently for a while, for example while writing a checkpoint, override this. If a
-    parent process made it ignored, it stays ignored. If there are several processes, each ends at once, as
-    its watcher expects: it may be waiting for the others where no Python code runs.
+    Verbs that handle them differently for a while, for example while writing a checkpoint, override this. If
+    a parent process made one ignored, as `nohup` does, it stays ignored. If there are several processes, each
+    ends at once, as its watcher expects: it may be waiting for the others where no Python code runs.
     """
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
-    if alone and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _as_ctrl_c)
+    for number in orders_to_stop():
+        if alone and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _as_ctrl_c)
 
 
 class LostInterrupts:
@@ -155,9 +157,12 @@ class LostInterrupts:
 
 
 def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
-    # Schedulers and `timeout` send it more than once: a second one must not interrupt what the first started.
-    # A function rather than SIG_IGN, which child processes started in the meantime would inherit.
-    signal.signal(number, lambda *_: None)
+    HANG_UP.note(number)
+    # Schedulers and `timeout` send it more than once, and a terminal that is closed may send both: a second
+    # one must not interrupt what the first started. A function rather than SIG_IGN, which child processes
+    # started in the meantime would inherit.
+    for order in orders_to_stop():
+        signal.signal(order, lambda *_: None)
     handler = signal.getsignal(signal.SIGINT)
     # An event loop has its own handler, which cancels its tasks. In a background job of a shell, Ctrl-C is
     # ignored, and the signal would go unnoticed.

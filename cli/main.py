@@ -25,12 +25,12 @@ from .curate import curate
 from .demo import demo
 from .doctor import doctor
 from .early import interrupt_at_sigint
-from .ending import RESUMABLE, Ending, LostInterrupts, heed_sigint, heed_sigterm, ignore_sigint
+from .ending import RESUMABLE, Ending, LostInterrupts, heed_orders, heed_sigint, ignore_sigint
 from .eval import evaluate
 from .export import export
 from .faithfulness import faithfulness
 from .options import NoArguments
-from .output import fill_closed_streams
+from .output import fill_closed_streams, outlast_readers
 from .report import report
 from .rl import rl
 from .sft import sft
@@ -207,8 +207,9 @@ def _kept(error: BrokenPart) -> str | None:
 
 def start() -> None:
     """Run the command as a separate process, which ends with it."""
-    heed_sigterm()
+    heed_orders()
     fill_closed_streams()
+    outlast_readers()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Not every locale can encode the curves, or what a model wrote: escape it, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")

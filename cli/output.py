@@ -1,13 +1,17 @@
 """What goes to stdout, and what goes to stderr."""
 
+import errno
+import io
 import json
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from vtune.files.terminal import clean, clean_json, cleaned, one_line
+from vtune.signals import HANG_UP
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,6 +37,41 @@ def fill_closed_streams() -> None:
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
+
+
+class Lasting(io.FileIO):
+    """An output of the command whose reader may go away without ending the command's work.
+
+    What is written to a closed terminal is lost, as is what is written to a pipe (`| tee`) whose reader the
+    end of the terminal has ended, too; a checkpoint that is yet to be saved matters more. Any other pipe
+    without a reader is an error.
+    """
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes, and return how many were written or lost."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno == errno.EIO or (error.errno == errno.EPIPE and HANG_UP.noted):
+                return memoryview(data).nbytes
+            raise
+
+
+def outlast_readers() -> None:
+    """Make the standard streams `Lasting` where they are terminals or pipes; a failing disk is an error."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, io.TextIOWrapper) or stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            continue
+        raw = Lasting(stream.fileno(), "w", closefd=False)
+        lasting = io.TextIOWrapper(
+            raw if stream.write_through else io.BufferedWriter(raw),
+            encoding=stream.encoding,
+            errors=stream.errors,
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+        setattr(sys, name, lasting)
 
 
 def show(result: Mapping[str, Any], render: Renderer, *, as_json: bool) -> None:

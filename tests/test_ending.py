@@ -1,8 +1,9 @@
-"""How a process exits at Ctrl-C and SIGTERM, and with a live process group."""
+"""How a process exits at Ctrl-C, SIGTERM and SIGHUP, and with a live process group."""
 
 import functools
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -131,7 +132,7 @@ def work():
             sys.stderr.flush()
             WAITS
     except KeyboardInterrupt:
-        child = "import signal; print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)"
+        child = "import signal as s; print({s.getsignal(n) for n in (s.SIGTERM, s.SIGHUP)} == {s.SIG_DFL})"
         Path(sys.argv[1], "child").write_bytes(subprocess.check_output([sys.executable, "-c", child]))
         raise SystemExit(130) from None  # as typer does
 
@@ -142,19 +143,86 @@ main.start()
 
 @pytest.mark.parametrize("handler", ["signal.default_int_handler", "signal.SIG_IGN"])
 @pytest.mark.parametrize("waits", ["time.sleep(60)", "asyncio.run(asyncio.sleep(60))"])
-def test_sigterm_ends_a_command_as_ctrl_c_does(handler: str, waits: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_order_to_stop_ends_a_command_as_ctrl_c_does(
+    handler: str, waits: str, number: signal.Signals, tmp_path: Path
+) -> None:
     """Also in the background of a shell, where Ctrl-C is ignored; half-written files are removed."""
     program = HALF_WRITTEN.replace("HANDLER", handler).replace("WAITS", waits)
     command = [sys.executable, "-c", program, str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "begun\n"
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         said = process.stderr.read()
     assert process.returncode == 130, said
     assert said.startswith("interrupted\n")  # asyncio may complain about its loop afterwards
     (child,) = tmp_path.iterdir()
-    assert child.read_text() == "True\n", "what is started meanwhile would ignore SIGTERM"
+    assert child.read_text() == "True\n", "what is started meanwhile would ignore orders to stop"
+
+
+def test_under_nohup_a_closed_terminal_does_not_end_a_command(tmp_path: Path) -> None:
+    program = HALF_WRITTEN.replace("HANDLER", "signal.default_int_handler").replace(
+        "WAITS", "time.sleep(0.5)"
+    )
+    command = ["nohup", sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "begun\n"
+        process.send_signal(signal.SIGHUP)
+    assert process.returncode == 0
+    assert (tmp_path / "out.parquet").read_text() == "half"
+
+
+SPEAKS = """
+import os, signal, sys, time
+from pathlib import Path
+from vtune.cli import main
+
+def work():
+    try:
+        print("begun", file=sys.stderr, flush=True)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("saving", file=sys.stderr, flush=True)  # nobody is there to read it
+        print("saving")
+        Path(sys.argv[1]).touch()
+        raise SystemExit(130) from None
+
+main.app = work
+main.start()
+"""
+
+
+def spoken(folder: Path, *, to: str, number: signal.Signals) -> tuple[int, bool]:
+    """The exit status of a command whose reader goes away and that then gets a signal; whether it saved."""
+    ours, theirs = pty.openpty() if to == "terminal" else os.pipe()
+    command = [sys.executable, "-c", SPEAKS, str(folder / "saved")]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said = b""
+    while b"begun" not in said:
+        said += os.read(ours, 100)
+    os.close(ours)
+    process.send_signal(number)
+    return process.wait(HANGS), (folder / "saved").exists()
+
+
+@pytest.mark.parametrize("to", ["terminal", "pipe"])
+def test_a_closed_terminal_does_not_keep_a_command_from_saving(to: str, tmp_path: Path) -> None:
+    """Nor does the end of the process that it talks to, such as `tee`, which gets the same signal."""
+    assert spoken(tmp_path, to=to, number=signal.SIGHUP) == (130, True)
+
+
+def test_a_pipe_that_is_closed_for_another_reason_is_an_error(tmp_path: Path) -> None:
+    assert spoken(tmp_path, to="pipe", number=signal.SIGTERM) == (1, False)
 
 
 LOST = """

@@ -1,9 +1,40 @@
-"""Ctrl-C, which a terminal sends to a command and to every process that it has started."""
+"""Ctrl-C, which a terminal sends to a command and everything that it has started, and orders to stop."""
 
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+
+
+def orders_to_stop() -> tuple[signal.Signals, ...]:
+    """The signals by which a scheduler, or a terminal that is closed, tells this process to stop.
+
+    SIGHUP is not one of them where it is ignored, as under `nohup`.
+    """
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return (signal.SIGTERM,)
+    return signal.SIGTERM, signal.SIGHUP
+
+
+def ignore_ends_of_terminals() -> None:
+    """Ignore Ctrl-C and a closed terminal in a process that is to end with the command that started it."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+class HangUp:
+    """Whether this process was told that its terminal is closed: the readers of its output may be gone."""
+
+    def __init__(self) -> None:
+        self.noted = False
+
+    def note(self, number: int) -> None:
+        """Take note of a signal; for signal handlers."""
+        self.noted = self.noted or number == signal.SIGHUP
+
+
+HANG_UP = HangUp()
+"""The one for this process."""
 
 
 @contextmanager

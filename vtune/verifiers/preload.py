@@ -7,6 +7,7 @@ import math_verify  # noqa: F401
 from vtune.verifiers import VERIFIERS
 from vtune.verifiers.math import parsed, same_value
 
+signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a closed terminal is for the run, which then ends the server
 tuple(VERIFIERS.values())
 
 # sympy imports more modules, and the parser builds its tables, only when an answer needs them. That would add

@@ -19,7 +19,7 @@ from types import FrameType
 from vtune.errors import ServiceError, VtuneError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.signals import starting_without_sigint
+from vtune.signals import ignore_ends_of_terminals, starting_without_sigint
 from vtune.uses import Used, broken, take, used
 from vtune.verifiers import verdict_on
 
@@ -349,7 +349,7 @@ def _work(line: socket.socket, slice_s: float | None, files: Sequence[Used]) -> 
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which then stops its workers
+    ignore_ends_of_terminals()  # they are for the run, which then stops its workers
     take(files)
     if slice_s is None:
         os.nice(NICENESS)

@@ -377,7 +377,7 @@ def test_torchrun_may_start_the_processes(tmp_path: Path) -> None:
 
 
 def test_every_exit_is_reported_as_what_it_is_and_leaves_no_process(tmp_path: Path) -> None:
-    """Failure, interrupt, lost parent and stop order, in ranks that train nothing."""
+    """Failure, interrupt, lost parent and orders to stop, in ranks that train nothing."""
     run = tmp_path / "run"
     words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=400", "--out", str(run)]
     again = [*words, "--resume"]
@@ -409,11 +409,12 @@ def test_every_exit_is_reported_as_what_it_is_and_leaves_no_process(tmp_path: Pa
     started.process.kill()
     assert started.gone(GONE)
 
-    started = begun(again, tmp_path / "told", run, site=IDLES)
-    started.process.send_signal(signal.SIGTERM)
-    assert started.wait(END) == 130
-    assert started.gone(GONE)
-    assert json.loads((run / "state.json").read_text()) == steps_done(run)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        started = begun(again, tmp_path / number.name, run, site=IDLES)
+        started.process.send_signal(number)
+        assert started.wait(END) == 130
+        assert started.gone(GONE)
+        assert json.loads((run / "state.json").read_text()) == steps_done(run)
 
 
 def test_a_run_stopped_before_its_first_step_has_not_failed(tiny: Path, lens: Path, tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ def run(
     return saved
 
 
-def terminate(at: int) -> Callable[[int], None]:
-    return lambda done: os.kill(os.getpid(), signal.SIGTERM) if done == at else None
+def terminate(at: int, number: signal.Signals = signal.SIGTERM) -> Callable[[int], None]:
+    return lambda done: os.kill(os.getpid(), number) if done == at else None
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,7 @@ def terminate(at: int) -> Callable[[int], None]:
         # A checkpoint by steps restarts the clock.
         ({"every": 5, "minutes": 3.0}, [3, 5, 8, 10]),
         ({"during": terminate(7)}, [7, 130]),
+        ({"during": terminate(7, signal.SIGHUP)}, [7, 130]),
         ({"every": 7, "during": terminate(7)}, [7, 130]),
         ({"during": terminate(10)}, [10]),
     ],
@@ -54,6 +55,15 @@ def test_a_checkpoint_is_written_when_it_is_due_and_only_then(
     given: dict[str, object], saved: list[int]
 ) -> None:
     assert run(10, **given) == saved  # type: ignore[arg-type]
+
+
+def test_sighup_that_is_ignored_stays_so() -> None:
+    """As under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert run(10, during=terminate(7, signal.SIGHUP)) == [10]
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("within", [False, True])

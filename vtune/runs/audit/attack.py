@@ -1,7 +1,6 @@
 """`vtune sandbox attack`: a suite of hostile snippets against this machine's sandbox."""
 
 import asyncio
-import signal
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from vtune.report.progress import Steps
 from vtune.sandbox.attacks.runner import Result, Tally, run_suite
 from vtune.sandbox.attacks.suite import SHIPPED, read_suite
 from vtune.sandbox.types import Isolation, Layer
+from vtune.signals import orders_to_stop
 
 
 def run_attack(
@@ -60,14 +60,15 @@ def run_attack(
 
 
 def _run(suite: Coroutine[Any, Any, Tally]) -> Tally:
-    """Like `asyncio.run`, with SIGTERM handled like Ctrl-C.
+    """Like `asyncio.run`, with SIGTERM and SIGHUP handled like Ctrl-C.
 
     Handled by the loop and not through SIGINT, which background commands of a shell ignore.
     """
 
     async def until_stopped() -> Tally:
         ours = asyncio.ensure_future(suite)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ours.cancel)
+        for number in orders_to_stop():
+            asyncio.get_running_loop().add_signal_handler(number, ours.cancel)
         return await ours
 
     try:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from vtune.errors import MissingExtra, ServiceError, VtuneError
 from vtune.runs.curate.rows import Found, Task, look
-from vtune.signals import starting_without_sigint
+from vtune.signals import ignore_ends_of_terminals, starting_without_sigint
 from vtune.uses import broken, take, used
 
 Workers = Literal["local", "ray"]
@@ -115,8 +115,8 @@ def _on_cores() -> Iterator[Look]:
 
 
 def _follow() -> None:
-    """End with the parent process, and only then: Ctrl-C reaches both."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """End with the parent process, and only then: Ctrl-C and the end of a terminal reach both."""
+    ignore_ends_of_terminals()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # programs that they start may need it
     Thread(target=_end_with_parent, daemon=True).start()
 

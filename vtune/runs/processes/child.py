@@ -14,6 +14,7 @@ from types import FrameType
 from vtune.errors import WITHIN
 from vtune.runs.processes.launch import TAIL, Voice, from_error
 from vtune.runs.processes.watcher import die_with_parent
+from vtune.signals import HANG_UP, orders_to_stop
 
 
 class Child:
@@ -67,13 +68,14 @@ class Child:
 
 @contextlib.contextmanager
 def noted_signals() -> Iterator[list[int]]:
-    """Collect Ctrl-C and SIGTERM in a list; they end nothing by themselves. Main thread only."""
+    """Collect Ctrl-C and orders to stop in a list; they end nothing by themselves. Main thread only."""
     noted: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
+        HANG_UP.note(number)
         noted.append(number)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, *orders_to_stop())}
     try:
         yield noted
     finally:

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from types import FrameType
 
 from vtune.errors import INTERRUPTED, MissingExtra, RecipeError, RunFailed
 from vtune.files.writing import check_folder_output
@@ -49,6 +50,7 @@ from vtune.runs.processes.watcher import (
     start_line,
 )
 from vtune.runs.start import locked
+from vtune.signals import HANG_UP, orders_to_stop
 from vtune.uses import TRIES
 
 UNSEEN = 90.0
@@ -88,7 +90,8 @@ def launch(
         RecipeError: If a requested device does not exist, the hostfile cannot be read, or another process
             works in the folder.
         RunFailed: If a rank has failed; the text begins with that rank's last output.
-        SystemExit: 130 after Ctrl-C or SIGTERM, or the exit code of a rank that found the input invalid.
+        SystemExit: 130 after Ctrl-C or an order to stop, or the exit code of a rank that found the input
+            invalid.
     """
     _check_devices(processes, hostfile)
     check_folder_output(out)
@@ -116,8 +119,12 @@ def launch(
 
 def _launch(command: Sequence[str], logs: Path) -> str:
     asked: list[str] = []
-    before = {number: signal.signal(number, lambda n, _: asked.append(signal.Signals(n).name))
-              for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
+
+    def note(number: int, frame: FrameType | None) -> None:
+        HANG_UP.note(number)
+        asked.append(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, *orders_to_stop())}
     # The ranks hold the other end, which closes when this process ends, however it ends.
     leash, ours = os.pipe()
     try:
@@ -145,8 +152,8 @@ def _launch(command: Sequence[str], logs: Path) -> str:
 
 
 def _deaf() -> None:
-    """Block SIGTERM in the launcher: it would otherwise end the ranks while they should save."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    """Block orders to stop in the launcher: they would otherwise end the ranks while they should save."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, orders_to_stop())
 
 
 def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) -> str:

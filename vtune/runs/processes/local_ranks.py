@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from vtune.runs.processes.watcher import GRACE, LOOK, die_with_parent, note_killed
+from vtune.signals import orders_to_stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def start_all(machine: int, rendezvous: Rendezvous, words: Sequence[str]) -> int
     """Start the watchers and wait for them; runs in a separate process.
 
     Once one of them has failed, the others see it in the run's folder and end their ranks; whatever is left
-    some seconds later ends with this process. SIGTERM is meant for the watchers, and is blocked here.
+    some seconds later ends with this process. Orders to stop are for the watchers, and are blocked here.
 
     Args:
         machine: The number of this machine.
@@ -69,7 +70,7 @@ def start_all(machine: int, rendezvous: Rendezvous, words: Sequence[str]) -> int
         0, or the exit status of the first watcher that failed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    signal.pthread_sigmask(signal.SIG_BLOCK, orders_to_stop())
     watchers = [
         subprocess.Popen(
             [sys.executable, "-m", "vtune.runs.processes.watcher", *words],

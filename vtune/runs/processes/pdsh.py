@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from vtune.errors import RecipeError
 from vtune.runs.processes.machines import ENVIRONMENT
 from vtune.runs.processes.watcher import END, GRACE, LOOK, alone, die_with_parent, give_order
+from vtune.signals import orders_to_stop
 
 NUMBER = "%n"
 """Placeholder in the command for the machine's number; pdsh fills it in."""
@@ -69,9 +70,7 @@ def run_leashed(logs: Path, command: Sequence[str]) -> int:
     Returns:
         Its exit status.
     """
-    pdsh = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, preexec_fn=partial(_not_by_sigterm, os.getpid())
-    )
+    pdsh = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=partial(_not_by_order, os.getpid()))
     deadline = float("inf")
     while pdsh.poll() is None and time.monotonic() < deadline:
         if deadline == float("inf") and alone():
@@ -85,9 +84,10 @@ def run_leashed(logs: Path, command: Sequence[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _not_by_sigterm(parent: int) -> None:
-    """Ignore SIGTERM instead of blocking it: ssh unblocks it once connected, but keeps it ignored."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def _not_by_order(parent: int) -> None:
+    """Ignore orders to stop; ssh would unblock them once connected, but keeps ignoring those it ignored."""
+    for number in orders_to_stop():
+        signal.signal(number, signal.SIG_IGN)
     die_with_parent(parent)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vtune.errors import INTERRUPTED, WITHIN
+from vtune.signals import orders_to_stop
 
 LOOK = 0.2
 """Seconds between checks of the folder."""
@@ -63,9 +64,11 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
     rank = int(os.environ["RANK"])
     # A scheduler may signal every process: all then save together, as if only the command had been signalled.
     asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    orders = orders_to_stop()
+    for number in orders:
+        signal.signal(number, lambda number, _: asked.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, orders)
     child = _started(rank, logs, words)
     saving, deadline = False, float("inf")
     while child.poll() is None:
@@ -86,7 +89,7 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
     _session_of(logs, rank).unlink(missing_ok=True)
     code = child.returncode
     saving = saving or bool(asked)
-    if saving and code == -signal.SIGTERM:
+    if saving and -code in orders:
         # It was told to end before its first step, when there was nothing to save yet.
         code = INTERRUPTED
     if deadline == float("inf"):

@@ -67,7 +67,7 @@ def run_agent(
     out: Path,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM; running conversations get some time to finish.
+    """Serve until SIGINT, SIGTERM or SIGHUP; running conversations get some time to finish.
 
     Args:
         settings: How conversations are generated.

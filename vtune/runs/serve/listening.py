@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from vtune.errors import RecipeError
 from vtune.runs.serve.connection_timeouts import IDLE, TimeoutProtocol, room_for_connections
+from vtune.signals import orders_to_stop
 
 GRACE = 15
 """Seconds that running requests get when the service is told to stop; ours."""
@@ -33,7 +34,7 @@ class Binding:
 
 
 async def serve_until_stopped(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM; running requests are answered first.
+    """Serve until SIGINT, SIGTERM or SIGHUP; running requests are answered first.
 
     Args:
         app: Answers the requests.
@@ -61,7 +62,7 @@ async def serve_until_stopped(app: ASGIApp, listener: socket.socket, ready: Call
         server.should_exit = True
 
     # uvicorn re-raises the signal when it has shut down, but a signal is how a service ends normally.
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, *orders_to_stop())}
     try:
         ready()
         await server.serve(sockets=[listener])

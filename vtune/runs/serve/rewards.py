@@ -31,7 +31,7 @@ def run_rewards(
     recipe: str | None,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM; running requests are answered first.
+    """Serve until SIGINT, SIGTERM or SIGHUP; running requests are answered first.
 
     Args:
         at: Where it listens, and what it accepts there.

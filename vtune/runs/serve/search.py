@@ -57,7 +57,7 @@ def run_search(
     min_score: float | None,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM; running requests are answered first.
+    """Serve until SIGINT, SIGTERM or SIGHUP; running requests are answered first.
 
     Args:
         passages: Index for POST /search; None: not served.

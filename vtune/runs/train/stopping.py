@@ -10,14 +10,15 @@ from typing import Any, NoReturn, Self
 
 from vtune.errors import INTERRUPTED, WITHIN, RunFailed
 from vtune.report.progress import STOPS, say
+from vtune.signals import HANG_UP, orders_to_stop
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints
 
 
 class Stopping:
-    """Decides after each step, identically on all processes, and turns SIGTERM into a checkpoint and an exit.
+    """Decides after each step, identically on all processes; told to stop, it saves a checkpoint and exits.
 
-    A context manager around the steps; outside it, SIGTERM has its previous effect.
+    A context manager around the steps; outside it, SIGTERM and SIGHUP have their previous effect.
 
     Args:
         recipe: When checkpoints are due.
@@ -45,16 +46,17 @@ class Stopping:
         """Number of steps in the newest checkpoint."""
         self.requested = False
         """Whether this process was told to stop."""
-        self._before: Any = None
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGTERM, self._tell)
+        self._before = {number: signal.signal(number, self._tell) for number in orders_to_stop()}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def after(self, done: int, save: Callable[[], object], finish: Callable[[], object]) -> None:
         """Write a checkpoint if one is due after `done` steps.
@@ -119,6 +121,7 @@ class Stopping:
         raise failure
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
+        HANG_UP.note(number)
         # A parent process, if any, prints it instead. In a thread, because a line may be half written at this
         # point.
         if not self.requested and self._ranks.first and WITHIN not in os.environ:

@@ -64,7 +64,7 @@ KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg":
 def run_view(
     paths: Sequence[Path], port: int, *, data: Sequence[Path], ready: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Serve until SIGINT or SIGTERM.
+    """Serve until SIGINT, SIGTERM or SIGHUP.
 
     Args:
         paths: Runs, evaluations, folders of them, or Parquet files.
