@@ -73,6 +73,23 @@ def test_a_dangling_link_is_not_a_folder(tmp_path: Path) -> None:
         check_folder_output(tmp_path / "link")
 
 
+def test_a_link_stays_and_the_file_that_it_names_is_written(tmp_path: Path) -> None:
+    """Also if that does not exist yet; the new content is prepared beside it, on the same disk."""
+    (tmp_path / "disk").mkdir()
+    for name, there in (("old", True), ("new", False)):
+        target, link = tmp_path / "disk" / name, tmp_path / f"{name}-link"
+        if there:
+            target.write_text("before")
+        link.symlink_to(Path("disk", name))
+        check_file_output(link)
+        with atomic_file(link) as partial:
+            assert partial.parent == tmp_path / "disk"
+            partial.write_text("after")
+        assert link.is_symlink()
+        assert target.read_text() == "after"
+    assert len(list((tmp_path / "disk").iterdir())) == 2
+
+
 def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     write_atomically(tmp_path / "file", "old")
 

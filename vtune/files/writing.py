@@ -40,9 +40,10 @@ def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = 
         raise RecipeError(f"{_shown(path)} is {kind}, not a file", fix=f"choose another {option}")
     # A new file in an input folder is fine: it is not among the files found there.
     _apart(path, inputs if path.exists() else [given for given in inputs if not given.is_dir()], option)
-    probe = _beside(path)
+    target = _target(path)
+    probe = _beside(target)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
@@ -91,7 +92,7 @@ def atomic_file(path: Path, *, option: str | None = "--out") -> Iterator[Path]:
     """Yields a name to write to; on exit its content becomes the file, unless there was an error.
 
     Args:
-        path: The file.
+        path: The file; the target of a symbolic link is written, and the link stays.
         option: The option that named it, for the remedy; None if its place in the run's folder is fixed.
 
     Raises:
@@ -104,15 +105,16 @@ def atomic_file(path: Path, *, option: str | None = "--out") -> Iterator[Path]:
             f"{_shown(path)} is {kind}, not a file",
             fix="move it away" if option is None else f"choose another {option}",
         )
-    partial = _beside(path)
+    target = _target(path)
+    partial = _beside(target)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         partial.touch(exist_ok=False)
     except OSError as error:
         raise unwritable(path, error, option) from None
     try:
         yield partial
-        partial.replace(path)
+        partial.replace(target)
     except OSError as error:
         if error.errno not in (*NO_ROOM, errno.EROFS):
             raise  # from something that was read meanwhile
@@ -258,6 +260,11 @@ def _apart(path: Path, inputs: Sequence[Path], option: str) -> None:
             raise RecipeError(
                 f"{_shown(path)} {within} an input of this command", fix=f"choose another {option}"
             )
+
+
+def _target(path: Path) -> Path:
+    """What is written for an output: a file that a symbolic link names, on whatever disk it lies."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def _beside(path: Path) -> Path:
