@@ -157,6 +157,22 @@ def test_an_unanswered_request_counts_in_full(tmp_path: Path) -> None:
     assert (type(error), nobody.spent) == (NoReply, Tokens())
 
 
+def test_a_request_cut_off_by_ctrl_c_counts_in_full(tmp_path: Path) -> None:
+    """The server may go on, and charge for it."""
+    cache = tmp_path / "replies.jsonl"
+    purse = Purse(EMPTY, None)
+
+    async def interrupted(judge: FakeJudge) -> None:
+        async with JudgeClient(judge.endpoint(), cache=cache, purse=purse) as client:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(client.ask(Prompt("", "one"), ()), 0.2)
+
+    with serve("late", delay_s=0.6) as judge:
+        asyncio.run(interrupted(judge))
+    assert purse.spent == read_kept(cache).spent == Tokens(input=AROUND + 3, output=8)
+    assert not read_kept(cache).replies
+
+
 def test_a_broken_answer_counts_in_full_in_addition_to_the_retry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -300,6 +300,7 @@ class JudgeClient:
 
     async def _fetch(self, key: str, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         async with self._room:
+            messages = await messages_of(prompt, pictures)
             held = self._hold(prompt, pictures)
             whole, used = replace(held), Tokens()
 
@@ -309,11 +310,11 @@ class JudgeClient:
                 whole.add(self._hold(prompt, pictures))
 
             try:
-                messages = await messages_of(prompt, pictures)
                 completed = await self._completions.create(messages, self._settings(), lost=lost)
                 used.add(_tokens(completed, held))
-            except ServiceError as error:
-                if isinstance(error, NoAnswer):
+            except (ServiceError, asyncio.CancelledError) as error:
+                # After Ctrl-C, it is not known whether the server has answered, and charges for it.
+                if isinstance(error, NoAnswer | asyncio.CancelledError):
                     used.add(held)
                 if used.output:
                     self._keep(key, "", used)
