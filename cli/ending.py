@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -16,6 +18,8 @@ from vtune.errors import WITHIN, VtuneError
 from vtune.metrics.log import read_metrics
 from vtune.signals import HANG_UP, orders_to_stop
 
+THREADS_S = 5.0
+"""Seconds that threads have to end before they are reported; ours."""
 AGAIN_S = 0.02
 """Seconds after which a lost Ctrl-C is sent again (ours): before the user presses it again."""
 
@@ -81,6 +85,33 @@ class Ending:
             stream.flush()
         _flush_files()
         os._exit(code)
+
+
+def tell_of_threads() -> None:
+    """Say, after `THREADS_S`, which threads keep a process that is done from ending.
+
+    Python waits for them, silently: a user's own part may have started one without `daemon=True`.
+    """
+    here = threading.current_thread()
+    left = [one for one in threading.enumerate() if one is not here and not one.daemon]
+    if left:
+        threading.Thread(target=_tell_of, args=(left,), name="vtune-threads", daemon=True).start()
+
+
+def _tell_of(threads: Sequence[threading.Thread]) -> None:
+    from vtune.report.progress import say
+    from vtune.rollout.blocking import line_of_theirs
+
+    time.sleep(THREADS_S)
+    alive = [one for one in threads if one.is_alive()]
+    if alive:
+        line = line_of_theirs(alive[0].ident or 0)
+        at = f", at {line}," if line else ""
+        more = f" and {len(alive) - 1} more" if len(alive) > 1 else ""
+        say(
+            f"done, but waiting for the thread {alive[0].name}{at}{more} to end; "
+            "Ctrl-C ends this. A thread that may be left behind needs daemon=True"
+        )
 
 
 def _flush_files() -> None:

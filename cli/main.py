@@ -25,7 +25,15 @@ from .curate import curate
 from .demo import demo
 from .doctor import doctor
 from .early import interrupt_at_sigint
-from .ending import RESUMABLE, Ending, LostInterrupts, heed_orders, heed_sigint, ignore_sigint
+from .ending import (
+    RESUMABLE,
+    Ending,
+    LostInterrupts,
+    heed_orders,
+    heed_sigint,
+    ignore_sigint,
+    tell_of_threads,
+)
 from .eval import evaluate
 from .export import export
 from .faithfulness import faithfulness
@@ -223,6 +231,8 @@ def start() -> None:
     except Exception:
         ending.code = 1
         raise
+    finally:
+        tell_of_threads()
 
 
 if __name__ == "__main__":

@@ -6,24 +6,28 @@ import time
 from types import FrameType
 
 from vtune.parts import WORDS
-from vtune.uses import used
+from vtune.uses import Used, used
+from vtune.waits import Wait, pending
 
 PATIENCE = 30.0
 """Seconds that one call may take before it is reported, and again each time that they have doubled; ours."""
 
 LOOK = 1.0
-"""Seconds between looks at what the main thread runs; ours."""
+"""Seconds between looks at what the main thread runs, and at what it waits for; ours."""
 
 
 class Waiting:
     """Within the block, names the line and the sample of a call into a user's file that does not return.
 
     Any kind of part may hang in any command, also before the first rollout: ground truths are checked, and
-    files loaded, in the main thread. A thread looks for this, since the main one cannot.
+    files loaded, in the main thread. A thread looks for this, since the main one cannot. What awaits
+    something does not occupy the main thread; it is noted in `vtune.waits`.
     """
 
     def __init__(self) -> None:
         self._over = threading.Event()
+        self._due: dict[tuple[str, str], float] = {}
+        """When the wait for a part is reported again."""
 
     def __enter__(self) -> None:
         main = threading.main_thread().ident
@@ -36,6 +40,7 @@ class Waiting:
         call: FrameType | None = None
         since, bound = time.monotonic(), PATIENCE
         while not self._over.wait(LOOK):
+            self._look_at_waits()
             found = _call(main)
             if found is None or found is not call:
                 call, since, bound = found, time.monotonic(), PATIENCE
@@ -44,6 +49,16 @@ class Waiting:
             if waited >= bound:
                 bound *= 2
                 _report(main, found, waited)
+
+    def _look_at_waits(self) -> None:
+        now = time.monotonic()
+        late = [wait for wait in pending() if now - wait.since >= wait.patience]
+        for part in dict.fromkeys(wait.part for wait in late):
+            first, *others = [wait for wait in late if wait.part == part]
+            file = next((file for file in used() if part in file.parts), None)
+            if file is not None and now >= self._due.get(part, 0.0):
+                self._due[part] = now + (now - first.since)
+                _report_wait(first, len(others), file, now - first.since)
 
 
 def _call(main: int) -> FrameType | None:
@@ -69,3 +84,19 @@ def _report(main: int, call: FrameType, waited: float) -> None:
     part = " or ".join(f"{WORDS.get(kind, kind)} `{name}`" for kind, name in file.parts) or "a part"
     of = f" ({row})" if row else ""
     say(f"{part} of {file.name} has not returned for {waited:.0f} s{of}: it is at {line}; Ctrl-C ends this")
+
+
+def _report_wait(wait: Wait, others: int, file: Used, waited: float) -> None:
+    from vtune.report.progress import say
+    from vtune.rollout.blocking import line_in, row_of
+
+    kind, name = wait.part
+    frames = [frame for frame in wait.frames() if frame.f_code.co_filename == file.path]
+    row = row_of(frames[0]) if frames else ""
+    of = f" ({row})" if row else ""
+    at = f": it is at {line_in(file, frames[-1].f_lineno)}" if frames else ""
+    more = f", and {others} more calls" if others else ""
+    say(
+        f"{WORDS.get(kind, kind)} `{name}` of {file.name} has not returned for {waited:.0f} s{of}{at}{more}; "
+        "Ctrl-C ends this"
+    )

@@ -13,8 +13,12 @@ from vtune.parts import OURS
 from vtune.schema.source_names import ALL
 from vtune.uses import broken, ill_made
 
-GIVE = 'return a dict of names and numbers, as {"score": 0.5}'
+GIVE = (
+    'return a dict of names and numbers, as {"score": 0.5}; write `float(…)` around those of numpy and torch'
+)
 NUMBER = "give `score` as a finite number; None where it cannot be known"
+PLAIN = "write `float(…)` around it: it is a number of numpy or torch"
+"""The next step for a number of another library."""
 NEAR = 1e-6
 """Two means of the same rewards differ by less than this; ours."""
 ENDS = ("value", "low", "high")
@@ -34,7 +38,7 @@ def scored_by(scorer: str, marks: Sequence[Mark]) -> Scores:
     """
     part, scores = (SCORERS.kind, scorer), raw_scores(scorer, marks)
     if what := _no_score(scores, marks, own=scorer not in OURS[SCORERS.kind]):
-        wrong = OutOfRange(what, NUMBER)
+        wrong = OutOfRange(what, PLAIN if _converts(scores.get("score")) else NUMBER)
         raise broken(wrong, part) or wrong
     for what, fix in ((_unwritten(scores), GIVE), _misshapen(scores)):
         if what:
@@ -112,6 +116,11 @@ def _is_number(value: object) -> TypeGuard[float]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) <= sys.float_info.max
+
+
+def _converts(value: object) -> bool:
+    """Whether it holds a single number of numpy or torch, other than numpy's `float64`."""
+    return not isinstance(value, float) and getattr(value, "shape", None) in ((), (1,))
 
 
 def _unwritten(scores: Mapping[str, Any]) -> str:

@@ -74,7 +74,7 @@ class Blocking:
                 self._named.add((path, line))
                 share = theirs.total() / len(looks)
                 self._warn(
-                    f"{_line(files[path], line)} blocked the event loop for {share:.0%} of the last "
+                    f"{line_in(files[path], line)} blocked the event loop for {share:.0%} of the last "
                     f"seconds, and every conversation waits for it: {remedy}"
                 )
 
@@ -138,7 +138,7 @@ def line_of_theirs(thread: int) -> str | None:
     """Describes the line of a user's file that a thread is executing; None if it is not in one."""
     files = {file.path: file for file in used()}
     frame = _theirs(sys._current_frames().get(thread), files)
-    return None if frame is None else _line(files[frame.f_code.co_filename], frame.f_lineno)
+    return None if frame is None else line_in(files[frame.f_code.co_filename], frame.f_lineno)
 
 
 def row_of(call: FrameType) -> str:
@@ -180,7 +180,8 @@ def _remedy(inner: FrameType, files: dict[str, Used]) -> str:
     return AWAIT if awaited else QUICKER
 
 
-def _line(file: Used, line: int) -> str:
+def line_in(file: Used, line: int) -> str:
+    """Describes a line of a user's file, numbered from 1."""
     lines = file.source.decode(errors="replace").splitlines()
     shown = lines[line - 1].strip() if line <= len(lines) else ""
     return f"{file.name}:{line} ({shown})"

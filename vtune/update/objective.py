@@ -1,6 +1,7 @@
 """From log-probabilities to a micro-batch's loss, and its sums for the metrics."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import NamedTuple
 
 import torch
@@ -71,9 +72,9 @@ def policy_terms(recipe: PolicyLoss, tokens: Tokens) -> PolicyTerms:
 
     Raises:
         BrokenPart: If a user's own loss does not return `PolicyTerms` with one value per token, or its values
-            have no gradient, or are not finite although all inputs are.
+            have no gradient, or are not finite although all inputs are, or if it changes an input.
     """
-    loss = LOSSES[recipe.algorithm]
+    loss, before = LOSSES[recipe.algorithm], _versions(tokens)
     found: object = loss.terms(tokens, recipe)
     if not isinstance(found, PolicyTerms):
         wrong, fix = f"it returns {type(found).__name__}, not PolicyTerms", "return PolicyTerms(loss)"
@@ -84,9 +85,17 @@ def policy_terms(recipe: PolicyLoss, tokens: Tokens) -> PolicyTerms:
     elif recipe.algorithm not in OURS[LOSSES.kind] and (wrong := _not_finite(found.loss, tokens)):
         # Only for custom losses: this blocks the host until the GPU is done.
         fix = "clamp what overflows, see `ratio_of`"
+    elif changed := [name for name, version in _versions(tokens).items() if version != before[name]]:
+        wrong, fix = f"it changes `tokens.{changed[0]}`", "leave out in-place operations such as `mul_`"
     else:
         return found
     raise ill_made((LOSSES.kind, recipe.algorithm), ValueError(wrong), fix, defined(loss.terms))
+
+
+def _versions(tokens: Tokens) -> dict[str, int]:
+    """Field -> how often its tensor was changed in place, which torch counts."""
+    values = {field.name: getattr(tokens, field.name) for field in fields(Tokens)}
+    return {name: value._version for name, value in values.items() if not value.is_inference()}
 
 
 def _misshapen(terms: PolicyTerms, count: int) -> str:

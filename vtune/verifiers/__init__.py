@@ -9,7 +9,7 @@ from vtune.errors import BrokenPart, DataError, OutOfRange, VtuneError
 from vtune.registry import Parts, first_line
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import SCALE, Verdict
-from vtune.uses import broken, ill_made
+from vtune.uses import broken, ill_made, staying
 from vtune.verifiers.verifier import Case, Verifier, where
 
 __all__ = [
@@ -79,7 +79,8 @@ def verdict_on(reply: str, sample: Sample) -> Verdict:
     """
     verifier, part = verifier_of(sample), (VERIFIERS.kind, sample.verifier)
     try:
-        verdict: object = verifier.verify(reply, sample)
+        with staying():
+            verdict: object = verifier.verify(reply, sample)
         if not isinstance(verdict, Verdict):
             raise ill_made(part, f"it returns {type(verdict).__name__}, not Verdict", VERDICT_IS)
         if verdict.score < 0.0:

@@ -1,6 +1,7 @@
 """A custom scorer: an invalid result is an error, and after a correction nothing is generated again."""
 
 import json
+import re
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -110,6 +111,14 @@ def test_an_invalid_score_is_an_error_before_results_are_written(what: str, here
     assert "`vtune parts check` of the file tries it" in ended.err
     assert "Traceback" not in ended.err
     assert not {"results.json", "items.jsonl"} & {path.name for path in (here / "out").iterdir()}
+
+
+@pytest.mark.parametrize("gives", ["__import__('numpy').float32(0.5)", "__import__('torch').tensor([0.5])"])
+@pytest.mark.parametrize("at", ["", "'score': 0.5, 'parts': [{}]"])
+def test_a_number_of_another_library_is_to_be_converted(here: Path, gives: str, at: str) -> None:
+    use([scorer(here, "{" + (at.replace("{}", gives) or f"'score': {gives}") + "}")])
+    with pytest.raises(BrokenPart, match=re.escape("write `float(…)` around")):
+        scored_by("mine", marks(0.5))
 
 
 @pytest.mark.parametrize("what", WRONG)

@@ -591,6 +591,12 @@ def test_an_environments_trial_has_the_tools_of_its_sample(tmp_path: Path) -> No
         (
             "tokens.advantages *",
             "tokens.advantages.mul_(2) *",
+            "one loss value per token",
+            "it changes `tokens.advantages`",
+        ),
+        (
+            "tokens.advantages *",
+            "tokens.advantages.data.mul_(2) *",
             "tokens are not changed",
             "the loss changed `advantages`",
         ),

@@ -1,7 +1,7 @@
 """The recipe section for tools other than code: which ones run, and how they are opened."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +22,10 @@ from vtune.tools.tool import Tool, ToolPart
 from vtune.tools.toolbox import Toolbox, opening
 from vtune.tools.web_pages import check_extractor
 from vtune.tools.zoom import ZoomRecipe
+from vtune.waits import waiting
+
+OPENING = 30.0
+"""Seconds that a tool may take to open or to close before it is reported; ours."""
 
 
 class NoSettings(Strict):
@@ -214,8 +218,22 @@ async def tools_of(recipe: ToolsRecipe | None, record: Path) -> AsyncIterator[To
                 manager = tool.on_web(section, exchanges, record)
             else:
                 manager = tool.opened(section, record)
-            tools[name] = await stack.enter_async_context(opening(name, manager))
+            tools[name] = await stack.enter_async_context(_opened(name, opening(name, manager)))
         yield Toolbox(tools)
+
+
+@asynccontextmanager
+async def _opened(name: str, manager: AbstractAsyncContextManager[Tool]) -> AsyncIterator[Tool]:
+    """A tool that is reported if it takes long to open or to close: nothing of the run happens meanwhile."""
+    part, within = (TOOLS.kind, name), getattr(manager, "gen", None)
+    async with AsyncExitStack() as stack:
+        with waiting(part, within, OPENING):
+            tool = await stack.enter_async_context(manager)
+        try:
+            yield tool
+        finally:
+            with waiting(part, within, OPENING):
+                await stack.aclose()
 
 
 def asks_web(recipe: ToolsRecipe | None) -> bool:
