@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.data.formats.building import Options
+from vtune.data.formats.checked import rows_of
 from vtune.data.formats.hub import read_hub
 from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.likely import check_look
@@ -153,7 +154,7 @@ class _Reading:
 
     def _records(self) -> Iterator[tuple[Place, Sample | Trajectory | DataError]]:
         for path in self._paths:
-            for place, entry in self._layout.read(path, self._options):
+            for place, entry in rows_of(self._layout, path, self._options):
                 record = self._offered(entry)
                 yield place, record if isinstance(record, DataError) else self._asking(record)
 

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from vtune.config import Uses
 from vtune.data.formats.building import Options
+from vtune.data.formats.checked import rows_of
 from vtune.data.formats.samples import NAME as SAMPLES
 from vtune.data.formats.source import Place
 from vtune.data.formats.table import FORMATS
@@ -230,7 +231,7 @@ def _entries(name: str, path: Path, *, pictures: bool = True) -> Iterator[Sample
     if layout.scan is not None:
         yield from layout.scan(path)
         return
-    for place, entry in layout.read(path, Options()):
+    for place, entry in rows_of(layout, path, Options()):
         if isinstance(entry, DataError) and path.is_dir():
             entry = _placed(entry, place)
         if not isinstance(entry, Trajectory):
