@@ -115,7 +115,15 @@ def test_a_picture_is_sent_as_png_or_else_as_jpeg_or_else_not_at_all() -> None:
         encoded(image, 100)
 
 
-def draw(model: FakeJudge, ledger: Path, *, turns: int = 1, temperature: float = 0.0) -> list[Completion]:
+def draw(
+    model: FakeJudge,
+    ledger: Path,
+    *,
+    turns: int = 1,
+    temperature: float = 0.0,
+    content: str = "See <image> and say.",
+) -> list[Completion]:
+    user = Message("user", content, (0,) * content.count("<image>"))
     policy = ServedPolicy.of(BUDGET, Served(api_key_env=None))
     address = Address(f"http://127.0.0.1:{model.port}/v1", "m")
 
@@ -130,7 +138,7 @@ def draw(model: FakeJudge, ledger: Path, *, turns: int = 1, temperature: float =
                 pixels=[policy.pictures.read(picture(8, 8))],
                 sampling=Sampling(temperature=temperature, max_new_tokens=7, stop=("</code>", "\n\n")),
                 key=(0, 0, 1, 0, 0),
-                messages=(Message("system", "Be brief."), Message("user", "See <image> and say.", (0,))),
+                messages=(Message("system", "Be brief."), user),
             )
             found = [await engine.generate(request) for _ in range(turns)]
             await engine.aclose()
@@ -149,6 +157,29 @@ def test_pictures_are_placed_at_their_marks(tmp_path: Path) -> None:
     assert [part["type"] for part in user["content"]] == ["text", "image_url", "text"]
     # A stop text that is not a tag is not sent: it would be unclear whether the model produced it.
     assert model.requests[0]["stop"] == ["</code>"]
+
+
+BETWEEN = "<image>\n<image>\nSay. <image>\n\n"
+
+
+def test_white_space_around_pictures_is_sent_as_a_local_policy_reads_it(tmp_path: Path) -> None:
+    with serve("7") as model:
+        draw(model, tmp_path / "usage.jsonl", content=BETWEEN)
+    parts = model.requests[0]["messages"][1]["content"]
+    assert "".join(part.get("text", "<image>") for part in parts) == BETWEEN
+
+
+def test_white_space_is_left_out_and_reported_where_the_endpoint_refuses_it(tmp_path: Path) -> None:
+    def strict(body: dict[str, Any]) -> Any:
+        texts = [part["text"] for part in body["messages"][1]["content"] if part["type"] == "text"]
+        if all(text.strip() for text in texts):
+            return "7"
+        return 400, {"message": "messages: text content blocks must contain non-whitespace text"}
+
+    with serve(strict) as model:
+        first, second = draw(model, tmp_path / "usage.jsonl", turns=2, content=BETWEEN)
+    assert (first.text, second.text, len(model.requests)) == ("7", "7", 3)
+    assert spent(tmp_path / "usage.jsonl", None)["without"] == ["white space between pictures"]
 
 
 def test_a_reply_withheld_by_a_filter_is_not_the_models_answer(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pydantic import Field
 from vtune.errors import RecipeError, ServiceError
 from vtune.judge.budget import Prices
 from vtune.judge.completed import LENGTH, Completed
-from vtune.judge.completions import Completions, Unreadable
+from vtune.judge.completions import Completions, Refused, Unreadable
 from vtune.models.pictures import PictureReader, PixelBudget, Pixels
 from vtune.models.served import PREFIX
 from vtune.rollout.engine import Completion, Engine, Finish, Request, Weights
@@ -43,6 +43,10 @@ IN_TEXT = (OPEN, "<code>", "<answer>")
 CALLED = ("tool_calls", "function_call")
 """The `finish_reason` of a reply from which the endpoint has extracted tool calls. It was offered no tools:
 ours are described in the prompt, and called in the text."""
+
+BLANKS = "white space between pictures"
+"""Listed among the settings that an endpoint refuses: Anthropic's API takes no text of white space alone."""
+_BLANK_REFUSED = re.compile(r"white-?\s?space|\bempty\b", re.IGNORECASE)
 
 _TAG = re.compile(r"</(\w+)>")
 _ON = re.compile(r"</(?:think|thinking|answer)>")
@@ -146,6 +150,7 @@ class OpenAIEngine(Engine):
         self._pictures = pictures
         self._ledger = ledger
         self._urls: Kept[str] = Kept(KEPT, len)
+        self._takes_blanks = True
         self._completions = Completions(
             "the model",
             address.url,
@@ -162,7 +167,7 @@ class OpenAIEngine(Engine):
     @property
     def refused(self) -> frozenset[str]:
         """Settings that the model does not accept and that are therefore omitted."""
-        return self._completions.refused
+        return self._completions.refused | (frozenset() if self._takes_blanks else {BLANKS})
 
     async def open(self) -> None:
         """Prepare the client, without connecting yet.
@@ -193,12 +198,7 @@ class OpenAIEngine(Engine):
         if not stop:
             del settings["stop"]
         urls = [await self._urls.of(pixels, self._data_url) for pixels in request.pixels]
-        turns = [_message(turn, [urls[number] for number in turn.images]) for turn in request.messages]
-        try:
-            reply = await self._completions.create(turns, settings, lost=self._note_lost)
-        except Unreadable:
-            self._note_lost()
-            raise
+        reply = await self._reply(request.messages, urls, settings)
         self._note(reply)
         if not reply.finish:
             raise ServiceError("the model's reply has no `choices`", where=self._completions.where)
@@ -222,6 +222,27 @@ class OpenAIEngine(Engine):
             text=text,
             context=(reply.input or 0) + (reply.output or 0),
         )
+
+    async def _reply(
+        self, messages: Sequence[Message], urls: Sequence[str], settings: dict[str, Any]
+    ) -> Completed:
+        """The reply to a conversation; texts of white space alone are left out if the endpoint refuses them.
+
+        Raises:
+            ServiceError: If no reply comes.
+        """
+        while True:
+            blanks = self._takes_blanks
+            turns = [_message(one, [urls[at] for at in one.images], blanks=blanks) for one in messages]
+            try:
+                return await self._completions.create(turns, settings, lost=self._note_lost)
+            except Unreadable:
+                self._note_lost()
+                raise
+            except Refused as error:
+                if not (blanks and _has_blanks(turns) and _BLANK_REFUSED.search(error.what)):
+                    raise
+                self._takes_blanks = False
 
     async def take(self, weights: Weights, version: int) -> None:
         """Refuse: a remote model is not trained.
@@ -312,14 +333,30 @@ def said(reply: Completed, stops: Sequence[str]) -> tuple[str, Finish]:
     return text, "end"
 
 
-def _message(turn: Message, urls: Sequence[str]) -> dict[str, Any]:
-    """A turn in the endpoint's format, with pictures at their marks."""
+def _message(turn: Message, urls: Sequence[str], *, blanks: bool) -> dict[str, Any]:
+    """A turn in the endpoint's format, with pictures at their marks.
+
+    Args:
+        turn: The turn.
+        urls: Its pictures.
+        blanks: Whether a text of white space alone is sent, so that the prompt is that of a local policy.
+    """
     if not urls:
         return {"role": turn.role, "content": turn.content}
     parts: list[dict[str, Any]] = []
     for piece, url in zip_longest(turn.content.split(IMAGE), urls):
-        if piece.strip():
+        if piece if blanks else piece.strip():
             parts.append({"type": "text", "text": piece})
         if url is not None:
             parts.append({"type": "image_url", "image_url": {"url": url}})
     return {"role": turn.role, "content": parts}
+
+
+def _has_blanks(turns: Sequence[dict[str, Any]]) -> bool:
+    """Whether a turn with pictures has a text of white space alone."""
+    return any(
+        part["type"] == "text" and part["text"].isspace()
+        for turn in turns
+        if not isinstance(turn["content"], str)
+        for part in turn["content"]
+    )
