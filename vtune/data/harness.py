@@ -1,5 +1,7 @@
 """Benchmarks from VLMEvalKit's TSV files, beside V* and HR-Bench: one sample per row, without tools.
 
+MMMU and MMMU-Pro are also read as their authors publish them (`mmmu.py`).
+
 A row's question and options stay as published; a protocol chooses the prompt around them. `extra` keeps what
 scores are split by, the row's hint, and what the protocol's rule needs.
 """
@@ -11,6 +13,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from vtune.data.mmmu import MMMU, MMMU_PRO, MMMU_PRO_VISION, Published, is_published, scan_published
 from vtune.data.options import listing, multiple_choice
 from vtune.data.tsv import TsvRow, scan_tsv
 from vtune.errors import DataError
@@ -60,7 +63,10 @@ def scan_treebench(path: Path) -> Iterator[Sample | DataError]:
 
 
 def scan_mmmu(path: Path) -> Iterator[Sample | DataError]:
-    """MMMU_DEV_VAL: the split `validation`, with pictures inside the text; some rows have no options.
+    """MMMU, the split `validation`, with pictures inside the text; some rows have no options.
+
+    Args:
+        path: MMMU_DEV_VAL.tsv, or the published folder with that of each subject.
 
     Raises:
         DataError: If all rows are of other splits.
@@ -75,7 +81,7 @@ def scan_mmmu(path: Path) -> Iterator[Sample | DataError]:
         return None
 
     empty = True
-    for entry in _scan(path, ("question", "answer"), read):
+    for entry in _scan(path, ("question", "answer"), read, MMMU):
         empty = False
         yield entry
     if empty and others:
@@ -87,13 +93,16 @@ def scan_mmmu(path: Path) -> Iterator[Sample | DataError]:
 
 
 def scan_mmmu_pro(path: Path) -> Iterator[Sample | DataError]:
-    """MMMU_Pro_10c: one to twelve options."""
-    return _scan(path, ("question", "answer"), _mmmu_pro)
+    """MMMU_Pro_10c.tsv or the published folder: one to twelve options."""
+    return _scan(path, ("question", "answer"), _interleaved, MMMU_PRO)
 
 
 def scan_mmmu_pro_vision(path: Path) -> Iterator[Sample | DataError]:
-    """MMMU_Pro_V: question and options are in the picture; the option columns are used to read answers."""
-    return _scan(path, ("answer",), _mmmu_pro_vision)
+    """MMMU_Pro_V.tsv or the published folder: question and options are in the picture.
+
+    The options that the row lists are used to read answers.
+    """
+    return _scan(path, ("answer",), _mmmu_pro_vision, MMMU_PRO_VISION)
 
 
 def scan_countbench(path: Path) -> Iterator[Sample | DataError]:
@@ -107,16 +116,28 @@ def scan_blind(path: Path) -> Iterator[Sample | DataError]:
 
 
 def _scan(
-    path: Path, needs: Sequence[str], read: Callable[[TsvRow, str], Sample | None]
+    path: Path,
+    needs: Sequence[str],
+    read: Callable[[TsvRow, str], Sample | None],
+    published: Published | None = None,
 ) -> Iterator[Sample | DataError]:
     """One entry per row that belongs to the benchmark: the sample, or what is wrong with it.
 
+    Args:
+        path: The TSV, or what the authors publish.
+        needs: Columns that the TSV must have.
+        read: The sample of a row and a source; None if the row belongs to another split.
+        published: What the authors publish, if it can be read as well.
+
     Raises:
-        DataError: As `scan_tsv` does.
+        DataError: As `scan_tsv` and `scan_published` do.
     """
-    for row in scan_tsv(path, needs):
+    rows, source = scan_tsv(path, needs), named_by(path.stem)
+    if published is not None and is_published(path):
+        rows, source = scan_published(path, published.table), published.source
+    for row in rows:
         try:
-            entry = row if isinstance(row, DataError) else read(row, named_by(path.stem))
+            entry = row if isinstance(row, DataError) else read(row, source)
         except DataError as error:
             entry = error
         if entry is not None:
@@ -143,10 +164,6 @@ def _treebench(row: TsvRow, source: str) -> Sample:
             )
         evidence.append(Evidence("target", 0, corners))
     return _choice(row, source, options_of(row), ability="visual_search", evidence=tuple(evidence))
-
-
-def _mmmu_pro(row: TsvRow, source: str) -> Sample:
-    return _interleaved(row, source)
 
 
 def _interleaved(row: TsvRow, source: str) -> Sample:
@@ -275,7 +292,7 @@ def options_of(row: TsvRow, *, column: str = "options", least: int = 2) -> tuple
 
     Args:
         row: The row.
-        column: Column of the list; `(A) ` before an option is removed.
+        column: Column of the list; `(A) ` before an option is removed if all have their letters.
         least: Minimum number of options; 0 allows rows without any.
 
     Raises:
@@ -283,7 +300,7 @@ def options_of(row: TsvRow, *, column: str = "options", least: int = 2) -> tuple
     """
     found = row.columns_of_options()
     if not found and row.values.get(column, "").strip():
-        found = tuple(_bare(option) for option in _list(row, column) if isinstance(option, str))
+        found = _bare([str(option) for option in _list(row, column)], always=column == OPTIONS)
         if "" in found:
             raise DataError(f"an option of `{column}` is empty", where=row.place, fix="download it again")
     if len(lettered(found)) < least:
@@ -295,9 +312,14 @@ def options_of(row: TsvRow, *, column: str = "options", least: int = 2) -> tuple
     return found
 
 
-def _bare(option: str) -> str:
-    found = _OPTION.fullmatch(option)
-    return (found[2] if found else option).strip()
+def _bare(options: Sequence[str], *, always: bool) -> tuple[str, ...]:
+    """Options without their letters; unless `always`, only if each has its own: "(I) only" is a numeral."""
+    found = [_OPTION.fullmatch(option) for option in options]
+    lettered = all(one and one[1] == letter for one, letter in zip(found, ascii_uppercase, strict=False))
+    return tuple(
+        (one[2] if one and (always or lettered) else option).strip()
+        for one, option in zip(found, options, strict=True)
+    )
 
 
 def _list(row: TsvRow, column: str) -> list[Any]:

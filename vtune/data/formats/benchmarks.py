@@ -167,9 +167,14 @@ _add(
     _tsv("multi-choice options"),
 )
 _add("treebench", "TSV of TreeBench, with its boxes", scan_treebench, specimens_tsv.treebench, _tsv(TARGETS))
-_add("mmmu", "MMMU_DEV_VAL.tsv", scan_mmmu, specimens_tsv.mmmu)
-_add("mmmu_pro", "MMMU_Pro_10c.tsv", scan_mmmu_pro, specimens_tsv.mmmu_pro)
-_add("mmmu_pro_vision", "MMMU_Pro_V.tsv", scan_mmmu_pro_vision, specimens_tsv.mmmu_pro_vision)
+_add("mmmu", "MMMU_DEV_VAL.tsv, or the folder of MMMU", scan_mmmu, specimens_tsv.mmmu)
+_add("mmmu_pro", "MMMU_Pro_10c.tsv, or the folder of MMMU-Pro", scan_mmmu_pro, specimens_tsv.mmmu_pro)
+_add(
+    "mmmu_pro_vision",
+    "MMMU_Pro_V.tsv, or the folder of MMMU-Pro",
+    scan_mmmu_pro_vision,
+    specimens_tsv.mmmu_pro_vision,
+)
 _add("countbench", "CountBenchQA.tsv", scan_countbench, specimens_tsv.countbench)
 _add("vlmblind", "VLMBlind.tsv", scan_blind, specimens_tsv.blind, _tsv("task", "answers"))
 _add(
