@@ -124,3 +124,29 @@ def test_an_unusable_template_or_row_is_refused() -> None:
         presented(replace(sample(), ground_truth="E"), template=TEMPLATE, shuffle=None)
     free = replace(sample(), choices=())
     assert presented(free, template=TEMPLATE, shuffle=3) == free
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "All of the above",
+        "none of the above.",
+        "Both A and B",
+        "neither (A) nor (C)",
+        "A & C",
+        "A, B",
+        "all above",
+    ],
+)
+def test_options_that_refer_to_others_are_not_shuffled(last: str) -> None:
+    before = sample(choices=(*COLOURS[:3], last))
+    assert {presented(before, template=TEMPLATE, shuffle=seed).choices for seed in range(20)} == {
+        before.choices
+    }
+
+
+@pytest.mark.parametrize("last", ["above the table", "Plan A", "it's A, as in Q and A", "none", "X and Y"])
+def test_options_about_something_else_are_shuffled(last: str) -> None:
+    before = sample(choices=(*COLOURS[:3], last))
+    found = {presented(before, template=TEMPLATE, shuffle=seed).choices for seed in range(20)}
+    assert len(found) > 1

@@ -21,6 +21,15 @@ _ASKED = re.compile(
 )
 """Sentences that public files and harnesses append to a question to ask for a letter."""
 
+_ABOVE = re.compile(
+    r"\b(?:all|any|both|either|neither|none)\s+(?:of\s+)?(?:the\s+|these\s+)?(?:above|below|previous|preceding)\b",
+    re.IGNORECASE,
+)
+_LETTERS = re.compile(
+    r"(?<![\w'])\(?([A-Z])\)?(?:\s*[,&/+]\s*|\s*,?\s+(?:and|or|nor)\s+)\(?([A-Z])\)?(?![\w'])"
+)
+"""Two letters, as in "Both A and B" and "neither (A) nor (C)"."""
+
 _MARKS = re.compile(rf"(?:\s*{re.escape(IMAGE)}\s*)*")
 _PLACE = re.compile(r"\{(question|options)\}")
 
@@ -51,7 +60,7 @@ def presented(
         sample: Its last message ends with its options as `listing` writes them.
         template: The text after the pictures; `{question}` and `{options}` are filled in.
         shuffle: Seed of the options' order, which depends only on it and the sample's id; None keeps the
-            order.
+            order, and so does an option that refers to others ("None of the above", "Both A and B").
         parm: Further options of its verifier.
 
     Raises:
@@ -70,7 +79,7 @@ def presented(
             fix="list them as `A. text`, one per line",
         )
     order = [index for index, choice in enumerate(sample.choices) if choice]
-    if shuffle is not None:
+    if shuffle is not None and not any(_refers(choice, sample.choices) for choice in sample.choices):
         random.Random(f"options {shuffle} {sample.id}").shuffle(order)
     for index, choice in enumerate(sample.choices):
         if not choice:
@@ -92,6 +101,13 @@ def presented(
         ground_truth=ascii_uppercase[order.index(_truth(sample, where))],
         verifier_parm={**sample.verifier_parm, **(parm or {})},
     )
+
+
+def _refers(choice: str, choices: Sequence[str]) -> bool:
+    """Whether an option refers to others by their place or their letters: moved, it would mean others."""
+    letters = lettered(choices)
+    pairs = _LETTERS.findall(choice)
+    return bool(_ABOVE.search(choice)) or any(one in letters and other in letters for one, other in pairs)
 
 
 def _moved(
