@@ -51,6 +51,9 @@ _WHOLE_BOX = re.compile(r"\$*\\(?:boxed|fbox)\s*\{(.*)\}\$*", re.DOTALL)
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 _DEGREES = re.compile(r"([^°^!]*\d)\s*°(\s*\$?)")
 """Degrees at the end of something plain: `size` does not know the sign, and 45°30' is not a product."""
+_NAMED_DEGREE = re.compile(
+    r"\^\s*\{\s*\\(?:text)?degree\s*\}|(?:\^\s*)?\\(?:text)?degree(?![A-Za-z])(?:\{\})?"
+)
 _SCALE = re.compile(r"°\s*[CF](?![A-Za-z])")
 _DISPLAY = re.compile(r"\\\[(.*)\\\]", re.DOTALL)
 _NUMBER_IN_WORDS = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\d")
@@ -93,6 +96,8 @@ _SIGNS = _PLAIN | str.maketrans(
         "⩾": r"\ge ",
         "℃": "°",
         "℉": "°",
+        "º": "°",  # often written for it: the ordinal's sign, and a ring
+        "˚": "°",
     }
 )
 
@@ -256,10 +261,11 @@ def _truth(sample: Sample) -> list[Any]:
 def in_latex(text: str) -> str:
     r"""An expression rewritten so that math-verify reads it correctly.
 
-    It does not know Unicode signs (√2, 10³, ½, ∞, –5, （1，2）), and reads 5 1/2 as 3, 10 000 as 0,
-    1e-5 as e - 5 and pi as p·i. It reads nothing in `\text{7}`.
+    It does not know Unicode signs (√2, 10³, ½, ∞, –5, （1，2）) and `\degree`, and reads 5 1/2 as 3,
+    10 000 as 0, 1e-5 as e - 5 and pi as p·i. It reads nothing in `\text{7}`.
     """
     text = text if text.isascii() else text.translate(_SIGNS)
+    text = _NAMED_DEGREE.sub(r"^{\\circ}", text)
     wrapped = _NUMBER_WRAPPED.fullmatch(text)
     text = text if wrapped is None else wrapped[2].strip()
     text = _MIXED.sub(r"\1(\2+\\frac{\3}{\4})", text)
