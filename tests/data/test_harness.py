@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from vtune.data.formats import specimens_tsv
+from vtune.data.formats.building import Options
+from vtune.data.formats.likely import check_look
 from vtune.data.formats.specimens import coded
 from vtune.data.harness import UNSHOWN, scan_mmmu, scan_mmmu_pro, scan_mmmu_pro_vision
 from vtune.errors import DataError
@@ -99,6 +101,7 @@ def test_the_folder_of_mmmu_asks_what_the_tsv_asks(tmp_path: Path) -> None:
         same = replace(found, id=wanted.id, source=wanted.source, extra=wanted.extra)
         assert same == wanted
     assert isinstance(music, Sample)
+    check_look("mmmu", root, Options())
     assert (music.id, music.extra["category"]) == ("MMMU/validation_Music_1", "Music")
 
 

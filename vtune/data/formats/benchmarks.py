@@ -7,6 +7,7 @@ from vtune.data.charts import scan_charxiv_descriptive, scan_charxiv_reasoning
 from vtune.data.formats import specimens, specimens_maths, specimens_tsv
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.conversations import is_conversation
+from vtune.data.formats.questions import is_question
 from vtune.data.formats.source import Place
 from vtune.data.formats.table import FORMATS, Format, Glance, Look, looks_like_none
 from vtune.data.formats.values import seen_to_open
@@ -167,13 +168,26 @@ _add(
     _tsv("multi-choice options"),
 )
 _add("treebench", "TSV of TreeBench, with its boxes", scan_treebench, specimens_tsv.treebench, _tsv(TARGETS))
-_add("mmmu", "MMMU_DEV_VAL.tsv, or the folder of MMMU", scan_mmmu, specimens_tsv.mmmu)
-_add("mmmu_pro", "MMMU_Pro_10c.tsv, or the folder of MMMU-Pro", scan_mmmu_pro, specimens_tsv.mmmu_pro)
+_add(
+    "mmmu",
+    "MMMU_DEV_VAL.tsv, or the folder of MMMU",
+    scan_mmmu,
+    specimens_tsv.mmmu,
+    shares=(is_question,),  # the folder's columns, as far as other rows have them
+)
+_add(
+    "mmmu_pro",
+    "MMMU_Pro_10c.tsv, or the folder of MMMU-Pro",
+    scan_mmmu_pro,
+    specimens_tsv.mmmu_pro,
+    shares=(is_question,),
+)
 _add(
     "mmmu_pro_vision",
     "MMMU_Pro_V.tsv, or the folder of MMMU-Pro",
     scan_mmmu_pro_vision,
     specimens_tsv.mmmu_pro_vision,
+    shares=(is_question,),
 )
 _add("countbench", "CountBenchQA.tsv", scan_countbench, specimens_tsv.countbench)
 _add("vlmblind", "VLMBlind.tsv", scan_blind, specimens_tsv.blind, _tsv("task", "answers"))
