@@ -9,6 +9,7 @@ from typing import Literal
 
 from vtune.config import read_values
 from vtune.errors import RESTORE, DataError
+from vtune.schema.audit import NAME as AUDIT
 from vtune.schema.parquet import columns
 
 Kind = Literal["run", "evaluation", "trajectories", "samples"]
@@ -31,6 +32,8 @@ RESUME = "run the same command again with --resume"
 
 _RECORDS = (".json", ".jsonl", ".yaml", ".html")
 """Suffixes of the other files kept in a run folder."""
+_SHOWN = ("metrics.jsonl", "results.json", AUDIT, "environment.json")
+"""Other files in a folder whose content a viewer shows."""
 _STEP = re.compile(r"step-(\d+)")
 _WRITTEN = re.compile(r"(step-\d{6,}(-rank-\d+)?|from-\d{8,})\.parquet")
 """Names of a run's trajectory files, and of the portions of an unfinished evaluation."""
@@ -73,8 +76,10 @@ class Place:
         """Its current files of trajectories or samples, in order.
 
         Raises:
-            DataError: If one is a link that leads out of its folder.
+            DataError: If the place is gone, or if one is a link that leads out of its folder.
         """
+        if (gone := self.gone()) is not None:
+            raise gone
         if not self.path.is_dir():
             return [self.path] if self.path.is_file() else []
         portions = portions_of(self.path)
@@ -85,10 +90,25 @@ class Place:
             inside(file, self.root)
         return found
 
+    def gone(self) -> DataError | None:
+        """The error for a place that was moved or deleted since it was opened; None if it is there."""
+        if self.path.exists():
+            return None
+        return DataError(
+            "it is gone: it was moved or deleted after it was opened",
+            where=str(self.path),
+            fix="put it back, or stop the viewer and open it where it is now",
+        )
+
     def revision(self) -> str:
-        """A text that changes with every addition or modification; uses only names, sizes and times."""
-        watched = [*self.files(), self.path / "metrics.jsonl", self.labels]
-        return "/".join(stamp(file) for file in watched if file.is_file())
+        """A text that changes with every addition or modification; uses only names, sizes and times.
+
+        Raises:
+            DataError: As `files`.
+        """
+        watched = [*self.files(), *(self.path / name for name in _SHOWN), self.labels]
+        watched += [] if self.settings is None else [self.settings]
+        return "/".join(filter(None, map(stamp_if_there, watched)))
 
 
 def find_places(path: Path) -> list[Place]:
@@ -232,6 +252,14 @@ def stamp(file: Path) -> str:
     """Name, size and time of a file: a text that changes when it is rewritten."""
     status = file.stat()
     return f"{file.name} {status.st_size} {status.st_mtime_ns}"
+
+
+def stamp_if_there(file: Path) -> str:
+    """The stamp of a file; empty if there is none: files come and go while a run is viewed."""
+    try:
+        return stamp(file)
+    except OSError:
+        return ""
 
 
 def inside(file: Path, root: Path) -> Path:

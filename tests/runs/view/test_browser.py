@@ -611,6 +611,25 @@ def test_a_list_follows_a_running_run(browser: Any, tmp_path: Path) -> None:
         one.closed(address)
 
 
+def test_a_page_says_that_its_run_is_gone_and_that_the_viewer_was_stopped(
+    browser: Any, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "run", {0: [LOOKED]})
+    with served_here(run) as address:
+        one = Watched(browser)
+        one.page.goto(f"{address}#/run/0")
+        one.page.wait_for_selector("text=1 trajectories")
+        shutil.rmtree(run)
+        one.page.wait_for_selector("text=it is gone: it was moved or deleted")
+        one.page.wait_for_selector("text=1 trajectories")
+        reading = Watched(browser)
+        reading.page.goto(f"{address}#/group/0/step-000000/0")
+        reading.page.wait_for_selector("text=cannot be opened any more")
+    for stopped in (one.page, reading.page):  # what is being read stays
+        stopped.wait_for_selector("text=This page is no longer updated: the viewer does not answer")
+        assert stopped.locator("h1").count() == 1
+
+
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with served(make_sweep(tmp_path_factory.mktemp("sweeps") / "swept")) as url:

@@ -19,7 +19,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.view.document import document_of, read_record
 from vtune.view.index import Index
-from vtune.view.place import Place, stamp
+from vtune.view.place import Place, stamp, stamp_if_there
 from vtune.view.query import hint_of, of_sample, parse_query, select
 from vtune.view.tokens import tokens_of
 
@@ -42,7 +42,7 @@ class Opened:
     A file that cannot be read is skipped, and `problems` says why: it does not hide the others.
 
     Raises:
-        DataError: If one of its files is a link that leads out of the place.
+        DataError: If the place is gone, or one of its files is a link that leads out of it.
     """
 
     def __init__(self, place: Place, data: Sequence[Path] = (), *, show: bool = True) -> None:
@@ -54,25 +54,32 @@ class Opened:
         self._paid: RewardRecipe | None = None
         self._data = tuple(map(str, data))
         self.index = Index(place)
+        self._settings = ""
         self._asked = self._settled()
         self._show = show
         self.refresh()
         self._show = False  # a viewer polls every few seconds
 
     def refresh(self) -> bool:
-        """Take in what the run has written since; return whether there was anything."""
+        """Take in what the run has written since; return whether there was anything.
+
+        Raises:
+            DataError: If the place is gone, or one of its files is a link that leads out of it.
+        """
         with self._lock, Rows(f"index of {self.place.name}", show=self._show) as progress:
             changed = self.index.refresh(progress.advance)
-            if changed and not self._asked.has_source:
-                # Until its first trajectories exist, a run has no known questions.
+            # Until its first trajectories exist, a run has no known questions. Another run may replace it.
+            if (changed and not self._asked.has_source) or self._settings != self._stamp():
+                self._vocabulary = None
                 self._asked = self._settled()
                 self.index.refresh(progress.advance)
             return changed
 
     @property
     def problems(self) -> list[str]:
-        """Why some of its files are skipped."""
-        return [error_line(error) for error in self.index.failed]
+        """Why some of its files are skipped, or that all of it is gone."""
+        gone = self.place.gone()
+        return [error_line(error) for error in (self.index.failed if gone is None else [gone])]
 
     def labels(self) -> dict[str, Label]:
         """Key of a trajectory -> the label that a person gave it.
@@ -177,8 +184,13 @@ class Opened:
         found = table.take(select(table, query, {})).to_pylist()
         return [row for row in found if row["group"] == record.group][:64]
 
+    def _stamp(self) -> str:
+        settings = self.place.settings
+        return "" if settings is None else stamp_if_there(settings)
+
     def _settled(self) -> Asked:
         """The samples' questions, or why they are unknown; also passes the run's settings to the index."""
+        self._settings, self._paid = self._stamp(), None
         if self.place.kind == "samples":
             return Asked(None, self.index)
         try:

@@ -202,8 +202,8 @@ def _place(number: int, one: Opened) -> dict[str, Any]:
         one.refresh()
         revision = one.place.revision()
     except DataError as error:
-        # A link in its folder leads out of it: keep what is known, and leave other places as they are.
-        problems, revision = [error_line(error)], ""
+        # It is gone, or a link leads out of it: keep what is known, and leave other places as they are.
+        problems, revision = [error_line(error)], error_line(error)
     else:
         problems = one.problems
     table = one.index.table

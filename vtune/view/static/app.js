@@ -41,6 +41,7 @@ async function show() {
     main.replaceChildren(...children.filter(Boolean));
   } catch (error) {
     if (mine !== turn) return;
+    revisions = ""; // so that `follow` tries again
     main.replaceChildren(h("h1", {}, "This cannot be shown"), h("p", {}, error.message));
   }
 }
@@ -175,6 +176,11 @@ function crumbs(place, { query, key, first }) {
   document.getElementById("crumbs").replaceChildren(...h("span", {}, ...parts).childNodes);
 }
 
+function warn(text) {
+  const warning = document.getElementById("warning");
+  if (warning.textContent !== text) warning.textContent = clean(text);
+}
+
 addEventListener("hashchange", async () => {
   await show();
   scrollTo(0, 0);
@@ -192,11 +198,19 @@ addEventListener("keydown", (event) => {
   }
 });
 
-// Update the page of a running run, but leave a trajectory that is being read.
+// Update the page of a running run, but leave a trajectory that is being read. If the viewer was stopped, say so.
 async function follow() {
-  if (document.hidden || (here().key && here().page !== "run") || document.activeElement?.matches("input, select, .chart")) return;
-  const places = await source.places().catch(() => null);
-  if (!places || JSON.stringify(places.map((one) => one.revision)) === revisions) return;
+  if (document.hidden) return;
+  let places;
+  try {
+    places = await source.places();
+  } catch (error) {
+    warn(`This page is no longer updated: ${error.message}`);
+    return;
+  }
+  warn("");
+  if ((here().key && here().page !== "run") || document.activeElement?.matches("input, select, .chart")) return;
+  if (JSON.stringify(places.map((one) => one.revision)) === revisions) return;
   const down = scrollY;
   await show();
   scrollTo(0, down);

@@ -11,8 +11,10 @@ export const offline = kept !== null;
 export const note = kept?.note ?? "";
 
 async function ask(path, options) {
-  const answer = await fetch(path, options);
-  const values = await answer.json();
+  const answer = await fetch(path, options).catch(() => {
+    throw new Error("the viewer does not answer; start `vtune view` again, and open the address that it prints");
+  });
+  const values = await answer.json().catch(() => ({ error: `the viewer failed (status ${answer.status}); its terminal says why` }));
   if (!answer.ok) throw new Error([values.error, values.fix].filter(Boolean).join("; "));
   return values;
 }
