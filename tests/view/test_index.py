@@ -1,4 +1,5 @@
 import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -339,3 +340,15 @@ def test_a_run_that_was_moved_meanwhile_keeps_its_index(tmp_path: Path) -> None:
     run.rename(tmp_path / "moved")
     index.close()
     assert list((tmp_path / "moved/.view").iterdir())
+
+
+def test_a_path_that_is_not_utf_8_hides_no_other_file(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {0: [LOOKED]})
+    odd = run.rename(os.fsdecode(os.fsencode(run) + b"\xff"))
+    index = opened(odd)
+    assert index.table.num_rows == 0
+    (error,) = index.failed
+    assert (error.what, error.where) == (
+        "its path is not valid UTF-8",
+        str(odd / "trajectories" / "step-000000.parquet"),
+    )

@@ -105,6 +105,10 @@ class Index:
         )
 
     def _opened(self, file: Path, name: str, advance: Callable[[], None]) -> pa.Table:
+        if any("\ud800" <= character <= "\udfff" for character in str(file)):  # pyarrow opens no such file
+            raise DataError(
+                "its path is not valid UTF-8", where=str(file), fix="rename its folder or the file"
+            )
         path = self.folder / name
         if not path.exists():
             with (

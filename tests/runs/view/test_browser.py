@@ -600,6 +600,26 @@ def test_pages_fit_their_window(browser: Any, address: str, width: int, scheme: 
     one.closed(address)
 
 
+def test_long_words_and_a_trajectory_that_cannot_be_opened_leave_pages_whole(
+    browser: Any, tmp_path: Path
+) -> None:
+    word = "W" * 3000
+    assert MISSED.reward is not None
+    long = replace(MISSED, source=word[:60], reward=replace(MISSED.reward, why=word))
+    make_run(tmp_path / ("x" * 200), {0: [long], 4: [long]})
+    write_trajectories(tmp_path / "two\nlines.parquet", [LOOKED])  # no address leads to its trajectories
+    with served_here(tmp_path) as address:
+        one = Watched(browser, 360)
+        for at in ("", "#/run/0,1", "#/run/1", "#/1", "#/1/step-000000/0"):
+            one.page.goto(f"{address}{at}")
+            one.page.reload()
+            one.page.wait_for_selector("h1")
+            assert one.page.locator("h1:has-text('cannot be shown')").count() == 0
+            wide = one.page.evaluate("document.documentElement.scrollWidth")
+            assert wide == 360, f"{at} is {wide} pixels wide"
+        one.page.close()
+
+
 def test_a_list_follows_a_running_run(browser: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: [LOOKED]})
     with served_here(run) as address:

@@ -118,6 +118,14 @@ def test_a_label_goes_to_the_file_beside_the_run(page: TestClient, run: Path) ->
         sent = page.post("api/0/label/step-000000/1", json=wrong, headers={"origin": HERE})
         assert sent.status_code == 422
     assert len(read_labels(run / "labels.jsonl")) == 1
+    cut = b'{"label": "wrong", "note": "half of it: \\ud83d"}'
+    sent = page.post(
+        "api/0/label/step-000000/1",
+        content=cut,
+        headers={"origin": HERE, "content-type": "application/json"},
+    )
+    assert sent.status_code == 200
+    assert read_labels(run / "labels.jsonl")["step-000000/1"].note == "half of it: ?"
 
 
 def test_other_pages_are_answered_while_a_label_waits_for_its_file(

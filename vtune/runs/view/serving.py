@@ -243,7 +243,8 @@ def _label(one: Opened, key: str, body: bytes) -> None:
         rollout=None if isinstance(record, Sample) else record.rollout,
         label=said["label"],
         accuracy=None if isinstance(record, Sample) or record.reward is None else record.reward.accuracy,
-        note=said["note"],
+        # A note that a browser cuts at its longest may end in half a surrogate pair, which no file can store.
+        note=said["note"].encode(errors="replace").decode(),
         at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     try:

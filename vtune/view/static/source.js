@@ -15,7 +15,7 @@ async function ask(path, options) {
     throw new Error("the viewer does not answer; start `vtune view` again, and open the address that it prints");
   });
   const values = await answer.json().catch(() => ({ error: `the viewer failed (status ${answer.status}); its terminal says why` }));
-  if (!answer.ok) throw new Error([values.error, values.fix].filter(Boolean).join("; "));
+  if (!answer.ok) throw new Error([values.error ?? `the viewer answers with status ${answer.status}`, values.fix].filter(Boolean).join("; "));
   return values;
 }
 
