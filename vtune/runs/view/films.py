@@ -35,7 +35,7 @@ def film(opened: Sequence[Opened], sample: str, among: Sequence[int] | None = No
         {"place": number, **row}
         for number, one in enumerate(opened)
         if among is None or number in among
-        for row in of_sample(one.index.table, sample).select(COLUMNS).to_pylist()
+        for row in of_sample(one.index.table.select(COLUMNS), sample).to_pylist()
     )
 
 

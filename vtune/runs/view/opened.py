@@ -178,9 +178,9 @@ class Opened:
         if isinstance(record, Sample):
             return []
         query = parse_query(f"step:{'none' if step is None else step} sort:rollout")
-        table = of_sample(self.index.table, record.sample_id).select(
-            ["key", "sample", "step", "group", "rollout", "reward", "right", "faithful"]
-        )
+        # Only these columns: to filter all of them, with their texts, takes most of the time of a page.
+        named = ["key", "sample", "step", "group", "rollout", "reward", "right", "faithful"]
+        table = of_sample(self.index.table.select(named), record.sample_id)
         found = table.take(select(table, query, {})).to_pylist()
         return [row for row in found if row["group"] == record.group][:64]
 
