@@ -3,14 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import RecipeError, RunFailed
 from vtune.judge.key import secret
 from vtune.reward.combining import weights_of
 from vtune.reward.evidence import judge_of, needs_look
-from vtune.reward.evidence_judge import EVIDENCE
+from vtune.reward.evidence_judge import EVIDENCE, EvidencePart
 from vtune.reward.part import REWARDS
 from vtune.reward.recipe import JUDGES, RewardRecipe
 from vtune.schema.sample import Sample
@@ -31,13 +31,36 @@ class ToolSamples:
     looks: int
     """Those whose questions need a look; on the others, calls earn 0, or a red flag."""
     judged_looks: int = 0
-    """Those whose calls a model judges, because they have no evidence boxes."""
+    """Those whose calls a model judges, because they have no evidence boxes; also for `rollout.feedback` and
+    `reward.counterfactual`, whatever the weight of the tool part."""
     judged_answers: int = 0
     """Samples whose answers a model compares, because no rule decides, or checks against the thoughts."""
+    looks_here: int = 0
+    """Those of `judged_looks` about which the run itself asks the model, even if a service scores."""
+    answers_here: int = 0
+    """The same for `judged_answers`: answers that `reward.counterfactual` regenerates."""
+
+    def __add__(self, other: "ToolSamples") -> "ToolSamples":
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return ToolSamples(*(one + more for one, more in pairs))
+
+    def asked_here(self, recipe: RewardRecipe) -> tuple[int, int]:
+        """Numbers of samples about whose answers, and looks, the run itself asks its judge.
+
+        A reward service asks its own.
+        """
+        if recipe.service is None:
+            return self.judged_answers, self.judged_looks
+        return self.answers_here, self.looks_here
 
 
-def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSamples:
+def check_samples(samples: Iterable[Sample], recipe: RewardRecipe, *, feedback: bool = False) -> ToolSamples:
     """Check, before a run, that every sample can be scored. Main thread only (see `check_ground_truth`).
+
+    Args:
+        samples: What is asked.
+        recipe: How it is scored.
+        feedback: Whether the policy is told what its looks show (`rollout.feedback`).
 
     Returns:
         Counts for `check_evidence`.
@@ -48,33 +71,50 @@ def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSample
         RecipeError: If a sample's calls or answers need a judge, or its boxes a threshold, and the recipe
             has none.
     """
-    paid = looks = judged_looks = judged_answers = 0
+    paid = looks = judged_looks = judged_answers = looks_here = answers_here = 0
     by_model = recipe.consistency is not None and recipe.consistency.by == "model"
+    again = recipe.counterfactual is not None
     for sample in samples:
         check_ground_truth(sample)
         _check_verifier(sample, recipe)
         for name, section in recipe.parts.given.items():
             if (needs := REWARDS[name].check_sample) is not None:
                 needs(section, sample)
-        judged_answers += by_model or verifier_of(sample).asks_judge
+        compared = verifier_of(sample).asks_judge
+        judged_answers += by_model or compared
         # In other environments the tool part is always 0, and no call has a red flag.
-        offers = sample.tools and name_of(sample) == DEFAULT
-        if not offers or not weights_of(sample, recipe).tool:
+        if not sample.tools or name_of(sample) != DEFAULT:
             continue
-        paid += 1
-        if not needs_look(sample, recipe.evidence):
+        rewarded = weights_of(sample, recipe).tool != 0
+        paid += rewarded
+        if not (rewarded or feedback or again) or not needs_look(sample, recipe.evidence):
             continue
-        looks += 1
-        judge = judge_of(sample, recipe.evidence.judges, model=recipe.judge is not None)
-        if judge is None:
-            raise RecipeError(
-                _unjudged(sample, recipe),
-                where=f"source {sample.source!r}, ability {sample.ability!r}",
-                fix="set reward.judge, or take it out of search_abilities and search_sources in "
-                "reward.evidence",
-            )
-        judged_looks += EVIDENCE[judge].asks_model
-    return ToolSamples(paid, looks, judged_looks, judged_answers)
+        looks += rewarded
+        asks = _look_judge(sample, recipe, feedback=feedback).asks_model
+        judged_looks += asks
+        looks_here += asks and (feedback or again)
+        answers_here += compared and again
+    return ToolSamples(paid, looks, judged_looks, judged_answers, looks_here, answers_here)
+
+
+def _look_judge(sample: Sample, recipe: RewardRecipe, *, feedback: bool) -> EvidencePart:
+    """What judges the calls of a sample.
+
+    Raises:
+        RecipeError: If nothing can.
+    """
+    judge = judge_of(sample, recipe.evidence.judges, model=recipe.judge is not None)
+    if judge is not None:
+        return EVIDENCE[judge]
+    fix = "set reward.judge, or take it out of search_abilities and search_sources in reward.evidence"
+    if not weights_of(sample, recipe).tool:
+        keys = {"rollout.feedback": feedback, "reward.counterfactual": recipe.counterfactual is not None}
+        fix += f"; or leave out {' and '.join(key for key, given in keys.items() if given)}"
+    raise RecipeError(
+        _unjudged(sample, recipe),
+        where=f"source {sample.source!r}, ability {sample.ability!r}",
+        fix=fix,
+    )
 
 
 def _unjudged(sample: Sample, recipe: RewardRecipe) -> str:

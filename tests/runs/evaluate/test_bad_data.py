@@ -17,9 +17,7 @@ from vtune.runs.evaluate.unasked import warn_of_unshown
 def check(suite: str, data: Path) -> Checked:
     """Check the questions of a suite."""
     found = load_recipe(find(suite, "eval_suites"), EvalSuite, [f"data=[{data}]", "agent=direct"])
-    return check_questions(
-        found, found.reward, found.tools, scorer=found.scorer, prompt=found.rollout.prompt, limit=None
-    )
+    return check_questions(found, limit=None)
 
 
 def refused(suite: str, data: Path) -> str:

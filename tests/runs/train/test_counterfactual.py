@@ -83,6 +83,23 @@ def test_reading_the_crop_is_rewarded_and_knowing_is_not(tiny: Path, lens: Path,
 
 
 @pytest.mark.train
+def test_the_target_shown_instead_does_not_depend_on_what_else_this_process_draws(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    def shown(name: str, prompts: int) -> dict[tuple[int, ...], list[str]]:
+        asks = {"reward__counterfactual": f"{{weight: {WEIGHT}, share: 1.0}}", "prompts_per_step": prompts}
+        found, engine = drawn(tiny, lens, tmp_path / name, "uses", **asks)
+        again = engine.requests[2 * len(found) :]
+        return {one.key: [pixels.name for pixels in one.pixels] for one in again}
+
+    few, many = shown("few", 2), shown("many", 4)
+    assert len(few) == 4
+    assert few == {key: many[key] for key in few}
+    # Each group meets one target, and the groups different ones.
+    assert len({tuple(few[key]) for key in few}) == 2
+
+
+@pytest.mark.train
 def test_wrong_answers_and_looks_elsewhere_are_not_rerun(tiny: Path, lens: Path, tmp_path: Path) -> None:
     asks = {"reward__counterfactual": f"{{weight: {WEIGHT}, share: 1.0}}"}
     beside, engine = drawn(tiny, lens, tmp_path / "beside", "elsewhere", **asks)

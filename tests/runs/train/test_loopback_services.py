@@ -138,3 +138,29 @@ def test_the_rows_determine_whether_the_judge_is_used(lens: Path, tmp_path: Path
     asked = values.model_copy(update={"data": (str(tmp_path / "free.parquet"),), "reward": reward})
     assert not idle_judge(asked, [], "")
     assert idle_judge(values.model_copy(update={"reward": reward}), [], "")
+    # A service asks a judge of its own, but regenerated answers are judged here.
+    away = asked.model_copy(update={"reward": _with(reward, service=["http://h:1"])})
+    assert idle_judge(away, [], "")
+    part = {"weight": 0.5, "share": 1.0}
+    away = asked.model_copy(update={"reward": _with(reward, service=["http://h:1"], counterfactual=part)})
+    assert not idle_judge(away, [], "")
+
+
+def test_looks_that_are_judged_for_feedback_use_the_judge(lens: Path, tmp_path: Path) -> None:
+    values = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe)
+    levels = values.reward.evidence.model_copy(update={"search_abilities": ("free",)})
+    unboxed = [replace(one, evidence=(), ability="free") for one in read_samples(lens / "train.parquet")]
+    write_samples(tmp_path / "free.parquet", unboxed)
+    judge = {"base_url": "http://localhost:9/v1", "model": "m", "api_key_env": None, "concurrency": 1}
+    judge |= {"retries": 0, "timeout_s": 1, "temperature": 0.0, "max_tokens": 8}
+    reward = _with(values.reward, judge=judge, evidence=levels, tool=0.0)
+    asked = values.model_copy(update={"data": (str(tmp_path / "free.parquet"),), "reward": reward})
+    assert idle_judge(asked, [], "")
+    for service in (None, ["http://h:1"]):
+        told = asked.rollout.model_copy(update={"feedback": True})
+        rules = _with(reward, service=service)
+        assert not idle_judge(asked.model_copy(update={"rollout": told, "reward": rules}), [], "")
+
+
+def _with(reward: RewardRecipe, **changes: object) -> RewardRecipe:
+    return RewardRecipe.model_validate(reward.model_dump() | changes)

@@ -54,6 +54,33 @@ def test_bad_rows_are_listed_then_tools_are_named_then_what_cannot_be_scored(tmp
         check_prompts(recipe(tmp_path, ASKED[1], UNJUDGED))
 
 
+def test_a_counterfactual_part_that_can_never_be_scored_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = ("reward.counterfactual={weight: 0.5, share: 1.0}",)
+    check_prompts(recipe(tmp_path, *ASKED, settings=part))
+    plain = [replace(one, evidence=(), ability="chart") for one in ASKED]
+    with pytest.raises(RecipeError, match=r"no question needs a look(.|\n)*leave it out"):
+        check_prompts(recipe(tmp_path, *plain, settings=(*part, "reward.tool=0")))
+    alike = [replace(one, ground_truth="7", choices=()) for one in ASKED]
+    with pytest.raises(RecipeError, match=r"no question can be shown the target of another(.|\n)*'lens'"):
+        check_prompts(recipe(tmp_path, *alike, settings=part))
+    check_prompts(recipe(tmp_path, *alike))
+    capsys.readouterr()
+    other = [replace(one, source="more", id=f"more-{one.id}") for one in alike]
+    check_prompts(recipe(tmp_path, *ASKED, *other, settings=part))
+    assert "source 'more': all its questions have one right answer" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
+def test_feedback_on_looks_that_nothing_can_judge_is_refused(tmp_path: Path) -> None:
+    settings = ("reward.tool=0", "rollout.feedback=true")
+    check_prompts(recipe(tmp_path, *ASKED, settings=settings))
+    with pytest.raises(RecipeError, match=r"no evidence boxes(.|\n)*leave out rollout.feedback"):
+        check_prompts(recipe(tmp_path, ASKED[1], UNJUDGED, settings=settings))
+
+
 def test_a_source_whose_verifier_rewards_lists_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

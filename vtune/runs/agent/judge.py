@@ -12,15 +12,15 @@ def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
     """Check that the judge responds, if this process will ask it; report what it refuses.
 
     Args:
-        reward: The recipe's section; a reward service has its own judge.
-        answers: Number of samples whose answers it will compare.
-        looks: Number of samples whose calls it will judge.
+        reward: The recipe's section.
+        answers: Number of samples whose answers it will compare here, not in a reward service.
+        looks: Number of samples whose calls it will judge here.
 
     Raises:
         ServiceError: If it does not answer.
         RecipeError: If its key is not set.
     """
-    if reward.judge is None or reward.service is not None or not answers + looks:
+    if reward.judge is None or not answers + looks:
         return
     _tell_refused(f"the judge {reward.judge.model}", ping_judge(reward.judge, pictures=looks > 0))
 

@@ -10,14 +10,13 @@ from vtune.data.harness import UNSHOWN
 from vtune.errors import DataError
 from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
 from vtune.parts import OURS
-from vtune.reward.checking import check_samples
+from vtune.reward.checking import ToolSamples, check_samples
 from vtune.reward.evidence import needs_look
-from vtune.reward.recipe import RewardRecipe
-from vtune.rollout.prompts import Style
 from vtune.runs.agent.sandbox import needs_sandbox
-from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
+from vtune.runs.agent.tools import check_indexes, check_tools
 from vtune.runs.data.validating import check_brought, check_data
 from vtune.runs.evaluate.questions import OFFICIAL, Source, Unfit, paths_of, scan_questions, unfit
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.sample import Sample
 
 SUSPICIOUS = 8
@@ -30,8 +29,8 @@ class Checked:
 
     count: int
     """Number of questions."""
-    judged_answers: int
-    """Questions whose answers a model compares, because no rule decides."""
+    asked: ToolSamples
+    """What a model is asked about while rollouts are generated and scored."""
     judged_looks: int
     """Questions whose calls a model judges in the audit, if there is one, as they have no boxes."""
     codes: int
@@ -40,23 +39,11 @@ class Checked:
     """Ids of the questions of which a picture is not shown."""
 
 
-def check_questions(
-    source: Source,
-    reward: RewardRecipe,
-    tools: ToolsRecipe | None,
-    *,
-    scorer: ScorerName,
-    prompt: Style,
-    limit: int | None,
-) -> Checked:
+def check_questions(suite: EvalSuite, *, limit: int | None) -> Checked:
     """Check that all questions can be read and judged, without a model; count them.
 
     Args:
-        source: The suite's source.
-        reward: The reward that will score them.
-        tools: Tools that they may offer besides `python`.
-        scorer: The suite's scorer.
-        prompt: Their prompt style.
+        suite: The suite, with the reward that will score them and the tools that they may offer.
         limit: Maximum number of questions.
 
     Raises:
@@ -64,15 +51,17 @@ def check_questions(
         RecipeError: If a sample names a part that no file provides, its calls need a judge and there is none,
             or it offers a tool that cannot run.
     """
-    check_indexes(tools)
-    count = answers = looks = codes = 0
+    reward, feedback = suite.reward, suite.rollout.feedback
+    check_indexes(suite.tools)
+    count = looks = codes = 0
+    asked = ToolSamples(paid=0, looks=0)
     truths: Counter[str] = Counter()
     unshown: list[str] = []
     known: set[frozenset[tuple[str, type, bool]]] = set()
 
     def scan(path: Path) -> Iterator[Sample | DataError]:
-        nonlocal count, answers, looks, codes, unshown
-        for row, entry in enumerate(scan_questions(source, path)):
+        nonlocal count, asked, looks, codes, unshown
+        for row, entry in enumerate(scan_questions(suite, path)):
             if count == limit:
                 return
             count += 1
@@ -81,22 +70,22 @@ def check_questions(
                 truths[entry.ground_truth if entry.choices else ""] += 1
                 codes += needs_sandbox(entry)
                 unshown += [entry.id] if UNSHOWN in entry.extra else []
-                check_tools([entry], tools, prompt)
+                check_tools([entry], suite.tools, suite.rollout.prompt)
                 looks += bool(entry.tools) and needs_look(entry, reward.evidence) and not entry.evidence
                 try:
-                    answers += check_samples([entry], reward).judged_answers
-                    _check_scored(scorer, entry, known)
+                    asked += check_samples([entry], reward, feedback=feedback)
+                    _check_scored(suite.scorer, entry, known)
                 except DataError as error:
                     # Reported with its row.
                     entry = error
             yield entry
 
-    check_paths(source)
-    _check_rows(source, scan)
+    check_paths(suite)
+    _check_rows(suite, scan)
     if not count:
-        raise _empty(source)
-    _check_positions(source, truths)
-    return Checked(count, answers, looks, codes, tuple(unshown))
+        raise _empty(suite)
+    _check_positions(suite, truths)
+    return Checked(count, asked, looks, codes, tuple(unshown))
 
 
 def _empty(source: Source) -> DataError:

@@ -87,8 +87,7 @@ def _checked(
     check_model(model, suite.openai, suite.rollout)
     check_published(suite)
     check_grader(rule_of(suite), suite.grader, suite.protocol)
-    style, scorer = suite.rollout.prompt, suite.scorer
-    found = check_questions(suite, suite.reward, suite.tools, scorer=scorer, prompt=style, limit=limit)
+    found = check_questions(suite, limit=limit)
     if limit is None and not own_data:
         check_complete(suite, found.count)
     check_question_lengths(suite, model, count=found.count)
@@ -97,7 +96,8 @@ def _checked(
         warn_of_unshown(found.unshown)
     check_grader_answers(rule_of(suite), suite.grader, suite.protocol)
     check_deferred(suite, looks=found.judged_looks)
-    check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
+    answers, _ = found.asked.asked_here(suite.reward)
+    check_judge(suite.reward, answers=answers, looks=found.judged_looks)
     check_asking(suite.tools)
     check_summariser(suite.tools)
     if is_scripted(model):

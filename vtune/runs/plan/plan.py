@@ -102,7 +102,7 @@ def plan_rl(
     facts["missing"] += _indexes(recipe.tools)
     facts["missing"] += _services(recipe.reward)
     facts["warnings"] = doubts(recipe)
-    needs = facts.get("judged_answers", 1), facts.get("judged_looks", 1)  # without the data: both
+    needs = _asks_judge(recipe, facts)
     facts["missing"] += _unusable(
         "judge", lambda: check_judge(recipe.reward, answers=needs[0], looks=needs[1])
     )
@@ -113,10 +113,18 @@ def plan_rl(
     facts["missing"] += _unusable("summariser", lambda: check_summariser(recipe.tools))
     trained = recipe.steps * recipe.prompts_per_step * recipe.group_size
     suites = suites_of(recipe)
-    idle = () if needs != (0, 0) and recipe.reward.service is None else ("",)
+    idle = () if any(needs) else ("",)
     facts["warnings"] += _elsewhere(recipe, suites, machine, idle=idle)
     facts = _with_evaluations(facts, recipe, suites, trained=trained, world=gpus or 1)
     return facts | {"plan": plan(recipe, machine, shape=shape, runs_code=runs_code(recipe))}
+
+
+def _asks_judge(recipe: RLRecipe, facts: Mapping[str, Any]) -> tuple[int, int]:
+    """How many answers and looks the run itself asks its judge about; without the data, 1 if it may ask."""
+    reward = recipe.reward
+    answers = reward.service is None or reward.counterfactual is not None
+    looks = answers or recipe.rollout.feedback
+    return facts.get("judged_answers_here", int(answers)), facts.get("judged_looks_here", int(looks))
 
 
 def plan_sft(

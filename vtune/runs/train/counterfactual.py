@@ -55,7 +55,8 @@ class Counterfactuals:
         policy: The policy, for its chat format and picture reader.
         engine: Generates, with the weights that sampled the rollouts.
         scorer: Judges answers and looks.
-        lend: Finds a target for a question for which no other rollout of the step has one.
+        lend: Finds a target for a question among the prompts; where it finds none, this process's other
+            rollouts of the step lend theirs.
     """
 
     def __init__(self, recipe: RLRecipe, policy: Policy, engine: Engine, scorer: Scorer, lend: Lend) -> None:
@@ -135,20 +136,40 @@ class Counterfactuals:
         step: int,
     ) -> list[Verdict | Unscored]:
         """The part for right answers, whose turns are regenerated together."""
-        turns = [await asyncio.to_thread(self._turn, one, by_id, drawn, step) for one in some]
+        # All answers of a group meet the same target, so that their rewards are comparable.
+        others: dict[int, list[tuple[Sample, Trajectory]]] = {}
+        for one in some:
+            if one.group not in others:
+                sample = by_id[one.sample_id]
+                others[one.group] = await asyncio.to_thread(self._others, sample, one.group, by_id, drawn)
+        turns = [
+            await asyncio.to_thread(self._turn, by_id[one.sample_id], one, others[one.group], step)
+            for one in some
+        ]
         todo = [turn for turn in turns if isinstance(turn, _Turn)]
         again = [turn.again for turn in todo]
         room = min(self._rollout.max_batch, max(1, len(todo)))
         said = iter(await draw_side_by_side(self._engine, again, self._policy.chat, room=room))
         return [await self._judged(turn, next(said)) if isinstance(turn, _Turn) else turn for turn in turns]
 
+    def _others(
+        self, sample: Sample, group: int, by_id: Mapping[str, Sample], drawn: Sequence[Trajectory]
+    ) -> list[tuple[Sample, Trajectory]]:
+        """What can be shown as another target in place of a group's looks.
+
+        A prompt nearby is preferred to the rollouts, which are only those of this process: so a reward does
+        not depend on the number of processes.
+        """
+        lent = self._lend(sample, group)
+        return others_of(sample, by_id, drawn) if lent is None else [_as_rollout(*lent)]
+
     def _turn(
-        self, trajectory: Trajectory, by_id: Mapping[str, Sample], drawn: Sequence[Trajectory], step: int
+        self,
+        sample: Sample,
+        trajectory: Trajectory,
+        others: Sequence[tuple[Sample, Trajectory]],
+        step: int,
     ) -> _Turn | Unscored:
-        sample = by_id[trajectory.sample_id]
-        others = others_of(sample, by_id, drawn)
-        if not others and (lent := self._lend(sample, trajectory.group)) is not None:
-            others = [_as_rollout(*lent)]
         rng = random.Random(f"{self._seed} {trajectory.group} {trajectory.rollout}")
         shown = of_another(Scene(sample, trajectory, others, rng))
         if isinstance(shown, Unknown):

@@ -122,12 +122,10 @@ def check_suites(
         if ask:
             check_asking(suite.tools)
         check_published(suite)
-        style, scorer = suite.rollout.prompt, suite.scorer
-        found = check_questions(
-            suite, suite.reward, suite.tools, scorer=scorer, prompt=style, limit=one.limit
-        )
-        # Looks are audited by boxes only.
-        check_judge(suite.reward, answers=found.judged_answers, looks=0)
+        found = check_questions(suite, limit=one.limit)
+        # Looks are audited by boxes only; a model may judge them for the reward or for feedback.
+        answers, looks = found.asked.asked_here(suite.reward)
+        check_judge(suite.reward, answers=answers, looks=looks)
         check_summariser(suite.tools)
         if model is not None:
             _check_lengths(one, model, found.count)
@@ -145,16 +143,14 @@ def _check_lengths(one: Loaded, model: str, count: int) -> None:
 
 
 def idle_judge_of(suites: Iterable[Loaded], name: str) -> bool:
-    """Whether nothing uses the judge of the reward of the suite with this name.
+    """Whether this process does not use the judge of the reward of the suite with this name.
 
     Raises:
         VtuneError: If its questions cannot be read or judged.
     """
     one = next(one for one in suites if one.name == name)
-    suite = one.suite
-    style, scorer = suite.rollout.prompt, suite.scorer
-    found = check_questions(suite, suite.reward, suite.tools, scorer=scorer, prompt=style, limit=one.limit)
-    return suite.reward.service is not None or not found.judged_answers
+    found = check_questions(one.suite, limit=one.limit)
+    return not any(found.asked.asked_here(one.suite.reward))
 
 
 def _check_record(one: Loaded, tools: ToolsRecipe | None, world: int) -> None:

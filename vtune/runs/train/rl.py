@@ -1,7 +1,6 @@
 """Everything that can be checked about a `vtune rl` before it starts."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from vtune.runs.agent.kinds import check_devices, check_tensor_parallel, check_v
 from vtune.runs.agent.tools import check_asking, check_encoders, check_indexes, check_tools, check_writers
 from vtune.runs.data.validating import check_data
 from vtune.runs.evaluate.questions import without_pictures
+from vtune.runs.train.lending import Lending
 from vtune.runs.train.loopback_services import check_services_here
 from vtune.runs.train.online_suites import Loaded, check_suites, idle_judge_of, load_suites, values_of
 from vtune.runs.train.prompt_lengths import check_first_prompts
@@ -64,7 +64,7 @@ def check_rl(recipe: RLRecipe, suites: Sequence[Loaded], *, world: int) -> dict[
     facts = check_prompts(recipe)
     check_indexes(recipe.tools)
     check_first_prompts(recipe)
-    check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
+    check_judge(recipe.reward, answers=facts["judged_answers_here"], looks=facts["judged_looks_here"])
     check_summariser(recipe.tools)
     check_suites(suites, recipe.tools, model=recipe.model, world=world)
     return facts
@@ -95,18 +95,16 @@ def check_loopback(recipe: RLRecipe, suites: Sequence[Loaded], ranks: Ranks) -> 
 
 
 def idle_judge(recipe: RLRecipe, suites: Sequence[Loaded], suite: str) -> bool:
-    """Whether nothing uses the judge of the reward: of the named suite, or for "" of the recipe itself.
+    """Whether this process does not use the judge of the reward: of the named suite, or for "" of the recipe.
 
     Raises:
         VtuneError: If the rows cannot be read or judged.
     """
     if suite:
         return idle_judge_of(suites, suite)
-    if recipe.reward.service is not None:
-        return True
     rows = (sample for name in recipe.data for sample in read_samples(Path(name)))
-    found = check_samples(rows, recipe.reward)
-    return not found.judged_answers + found.judged_looks
+    found = check_samples(rows, recipe.reward, feedback=recipe.rollout.feedback)
+    return not any(found.asked_here(recipe.reward))
 
 
 def check_chat(recipe: RLRecipe) -> None:
@@ -198,15 +196,17 @@ class _Rows:
         self._failed: dict[str, VtuneError] = {}
         self._found = ToolSamples(paid=0, looks=0)
         self._lists = Lists()
+        self._lending = Lending(recipe.reward.evidence)
         self.offers: set[str] = set()
 
     def see(self, sample: Sample) -> None:
         """Process the next row."""
         self.offers.update(sample.tools)
-        self._lists.see(without_pictures(sample))
-        recipe = self._recipe
+        recipe, bare = self._recipe, without_pictures(sample)
+        self._lists.see(bare)
+        self._lending.see(bare)
         self._try("tools", lambda: check_tools([sample], recipe.tools, recipe.rollout.prompt))
-        self._try("scores", lambda: self._add(check_samples([sample], recipe.reward)))
+        self._try("scores", lambda: self._add(sample))
 
     def found(self) -> ToolSamples:
         """The facts that `check_evidence` needs.
@@ -223,6 +223,14 @@ class _Rows:
         """(source, verifier) pairs that accept a reply listing several answers; only for valid rows."""
         return self._lists.paid()
 
+    def without_targets(self) -> list[str]:
+        """Sources whose answers `reward.counterfactual` cannot score; empty without that section.
+
+        Raises:
+            RecipeError: If there are no others.
+        """
+        return [] if self._recipe.reward.counterfactual is None else self._lending.stuck()
+
     def _try(self, kind: str, check: Callable[[], None]) -> None:
         if kind in self._failed:
             return
@@ -231,9 +239,9 @@ class _Rows:
         except VtuneError as error:
             self._failed[kind] = error
 
-    def _add(self, more: ToolSamples) -> None:
-        both = zip(astuple(self._found), astuple(more), strict=True)
-        self._found = ToolSamples(*(one + other for one, other in both))
+    def _add(self, sample: Sample) -> None:
+        recipe = self._recipe
+        self._found += check_samples([sample], recipe.reward, feedback=recipe.rollout.feedback)
 
 
 def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
@@ -247,6 +255,11 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     check_data(paths, see=rows.see)
     found = rows.found()
     check_evidence(found)
+    for source in rows.without_targets():
+        say(
+            f"warning: source {source!r}: all its questions have one right answer, so reward.counterfactual "
+            "has no other target to show: right answers that looked are unscored"
+        )
     for idle in idle_credit(recipe.credit, rows.offers):
         say(f"warning: {idle}")
     for source, verifier in rows.paying_for_lists():
@@ -257,6 +270,7 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
             "equal), and evaluate with this one"
         )
     samples = len(sample_store(paths))
+    answers, looks = found.asked_here(recipe.reward)
     problem = warm_up_problem(recipe.update, updates=recipe.steps * recipe.updates_per_step)
     if problem:
         say(f"warning: {problem}")
@@ -271,4 +285,6 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
         "rollouts_per_step": recipe.prompts_per_step * recipe.group_size,
         "judged_looks": found.judged_looks,
         "judged_answers": found.judged_answers,
+        "judged_looks_here": looks,
+        "judged_answers_here": answers,
     }
