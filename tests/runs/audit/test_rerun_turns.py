@@ -1,4 +1,5 @@
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from vtune.protocols import PROTOCOLS
 from vtune.protocols.protocol import Rule
 from vtune.reward.score import Scorer
 from vtune.runs.audit.drawn import drawn_as
-from vtune.runs.audit.located import Audited, locate, samples_of
+from vtune.runs.audit.located import Audited, check_thresholds, locate, samples_of
 from vtune.runs.audit.rerun_turns import Reruns, _key
 from vtune.runs.audit.rerun_verdicts import JudgedBy, judged_by, verdict_on
 from vtune.runs.evaluate.questions import Choices, Source
@@ -81,6 +82,32 @@ def test_boxes_are_judged_with_the_suites_space_and_threshold(
     (found,) = samples_of(locate(tmp_path, ())).values()
     assert verify_grounding("<answer>[100, 100, 300, 400]</answer>", found).score == 1
     assert not verify_grounding("<answer>[20, 10, 60, 40]</answer>", found).score
+
+
+STAGED = {"schedule": "staged", "thresholds": [0.5, 0.9], "until": [0.5], "target": None}
+ADAPTIVE = {"schedule": "adaptive", "thresholds": [0.5, 0.9], "until": [], "target": 0.5}
+
+
+@pytest.mark.parametrize(("iou", "known"), [(STAGED, [0.9]), (ADAPTIVE, [0.5])])
+def test_boxes_of_a_step_are_judged_at_its_threshold(
+    iou: dict[str, Any], known: list[float], tmp_path: Path
+) -> None:
+    asked = sample(verifier="grounding", ground_truth="[20, 10, 60, 40]", verifier_parm={"space": "pixels"})
+    write_samples(tmp_path / "samples.parquet", [asked])
+    run = {"data": [str(tmp_path / "samples.parquet")], "seed": 0, "steps": 4}
+    run |= {"reward": {**recipe().model_dump(mode="json"), "iou": iou}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(run))
+    row = {"step": 2, "source": "all", "iou_threshold": 0.5}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    for step in (1, 2):
+        write_trajectories(tmp_path / f"trajectories/step-{step:06d}.parquet", [looks()])
+    found = locate(tmp_path / "trajectories/step-000002.parquet", ())
+    check_thresholds(found)
+    assert [one.verifier_parm["iou"] for one in samples_of(found).values()] == [known]
+    both = locate(tmp_path, ())
+    assert ["iou" in one.verifier_parm for one in samples_of(both).values()] == [False]
+    with pytest.raises(RecipeError, match="nothing here says at which one"):
+        check_thresholds(both)
 
 
 def test_a_verdict_is_cached_per_truth_and_judge() -> None:

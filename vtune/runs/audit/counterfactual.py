@@ -22,7 +22,7 @@ from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.agent.opening import load_fixed, opened_engine
 from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.audit.drawn import drawn_as
-from vtune.runs.audit.located import Audited
+from vtune.runs.audit.located import Audited, check_thresholds
 from vtune.runs.audit.rerun_candidates import Candidate
 from vtune.runs.audit.rerun_record import NAME, RerunRecord
 from vtune.runs.audit.rerun_turns import Model, Reruns, Turn, judged, turn_again
@@ -72,8 +72,9 @@ def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
         path: Their folder or file.
 
     Raises:
-        RecipeError: If the files are from several steps, a model graded the answers, or an exchange needs the
-            policy's tokens and its model is behind an endpoint.
+        RecipeError: If the files are from several steps, a model graded the answers, nothing says at which
+            IoU threshold boxes were judged, or an exchange needs the policy's tokens and its model is behind
+            an endpoint.
         VtuneError: If the model is not available.
     """
     exchanges = asked_exchanges(asked.exchanges)
@@ -85,6 +86,8 @@ def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
         )
     drawn = drawn_as(audited.settings, asked.agent)
     judged = judged_by(audited)
+    if judged.rule.by == "verifier":
+        check_thresholds(audited)
     model = resolved(asked.model)
     kind = kind_of(model, "vllm" if asked.vllm else "transformers")
     if kind == "vllm":

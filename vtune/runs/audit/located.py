@@ -9,10 +9,12 @@ from pydantic import ConfigDict, Field, model_validator
 
 from vtune.config import find, load_recipe
 from vtune.data.formats.samples import NAME as SAMPLES
-from vtune.errors import DataError
+from vtune.errors import DataError, RecipeError
+from vtune.metrics.log import read_metrics
 from vtune.protocols import ProtocolName
 from vtune.protocols import vtune as ours
 from vtune.reward.recipe import RewardRecipe
+from vtune.reward.schedule import thresholds_at
 from vtune.runs.evaluate.checking import check_paths
 from vtune.runs.evaluate.questions import (
     AnswerIn,
@@ -23,12 +25,13 @@ from vtune.runs.evaluate.questions import (
     read_records,
 )
 from vtune.schema.sample import Sample
+from vtune.schema.source_names import ALL
 from vtune.sections import Strict
 from vtune.tools import ToolName
 from vtune.verifiers import verifier_of
 from vtune.verifiers.detection import with_iou
 from vtune.verifiers.spaces import Space
-from vtune.view.place import check_no_record, kind_of_file, no_trajectories, portions_of
+from vtune.view.place import check_no_record, kind_of_file, no_trajectories, portions_of, step_of
 
 SEED = 0
 """Seed of the bootstrap if no run gives one: the same trajectories give the same intervals."""
@@ -45,6 +48,8 @@ class _Asked(Strict):
     data: tuple[str, ...] = Field(min_length=1)
     seed: int
     reward: RewardRecipe
+    steps: int | None = None
+    """Number of steps of a training run; evaluations have none."""
     format: Format = SAMPLES
     """Only suites have another one."""
     offers: tuple[ToolName, ...] | None = None
@@ -75,6 +80,8 @@ class Audited:
     """The file that `reward` and `seed` were read from."""
     has_grader: bool = False
     """Whether an evaluation names a model for protocols that ask one."""
+    thresholds: tuple[float, ...] = ()
+    """IoU thresholds at which boxes were judged; empty: none, or not the same for all files."""
 
 
 def locate(path: Path, data: tuple[str, ...]) -> Audited:
@@ -117,8 +124,15 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
                 choices=asked.choices,
                 reply_space=asked.reply_space,
             )
-            grades = asked.grader is not None
-            return Audited(files, source, asked.reward, asked.seed, str(settings), has_grader=grades)
+            return Audited(
+                files,
+                source,
+                asked.reward,
+                asked.seed,
+                str(settings),
+                has_grader=asked.grader is not None,
+                thresholds=_thresholds(asked, files, settings.with_name("metrics.jsonl")),
+            )
     if not data:
         raise DataError(
             "cannot tell which samples these trajectories answer",
@@ -129,17 +143,56 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
     return Audited(files, _samples(data), reward, SEED, "the shipped recipe codev")
 
 
+def _thresholds(asked: _Asked, files: Sequence[Path], metrics: Path) -> tuple[float, ...]:
+    """The IoU thresholds of the files; empty if there are none, if they differ, or if they are not known.
+
+    Args:
+        asked: The run's settings.
+        files: Its trajectories.
+        metrics: What the run has recorded; only there is the threshold that an adaptive schedule reached.
+    """
+    iou = asked.reward.iou
+    if iou is None or iou.schedule in ("fixed", "average"):
+        return () if iou is None else iou.thresholds
+    steps = {step_of(file) for file in files}
+    step = steps.pop()
+    if steps or step is None:
+        return ()
+    if iou.schedule == "staged":
+        return () if asked.steps is None else thresholds_at(iou, None, step=step, steps=asked.steps)
+    rows = read_metrics(metrics) if metrics.is_file() else []
+    reached = [row.values["iou_threshold"] for row in rows if (row.step, row.source) == (step, ALL)]
+    return tuple(reached)
+
+
+def check_thresholds(audited: Audited) -> None:
+    """Check that boxes that are judged again are judged at the threshold of their step.
+
+    Raises:
+        RecipeError: If nothing gives one.
+    """
+    if audited.thresholds:
+        return
+    for sample in read_records(audited.source):
+        if verifier_of(sample).reads_iou and sample.verifier_parm.get("iou") is None:
+            raise RecipeError(
+                f"verifier `{sample.verifier}` needs an IoU threshold for boxes, and nothing here says at "
+                "which one these trajectories were judged",
+                where=f"sample {sample.id!r}; {audited.settings}",
+                fix="name a file in the folder `trajectories` of the run, whose recipe.yaml and "
+                "metrics.jsonl say it, or set `iou` in verifier_parm of the samples",
+            )
+
+
 def samples_of(audited: Audited) -> dict[str, Sample]:
     """Id -> sample, in the form in which its replies are judged, without pictures.
 
-    If a training changed the thresholds for boxes over time, samples have none.
+    If files were judged at different thresholds for boxes, samples have none.
 
     Raises:
         DataError: If a file is missing or cannot be read, or files have different samples with one id.
     """
     check_paths(audited.source)
-    iou = audited.reward.iou
-    thresholds = iou.thresholds if iou is not None and iou.schedule in ("fixed", "average") else ()
     samples: dict[str, Sample] = {}
     for sample in read_records(audited.source):
         if samples.setdefault(sample.id, sample) != sample:
@@ -148,10 +201,10 @@ def samples_of(audited: Audited) -> dict[str, Sample]:
                 where=", ".join(audited.source.data),
                 fix="name only the files that the rollouts used",
             )
-    if not thresholds:
+    if not audited.thresholds:
         return samples
     return {
-        name: with_iou(sample, thresholds) if verifier_of(sample).reads_iou else sample
+        name: with_iou(sample, audited.thresholds) if verifier_of(sample).reads_iou else sample
         for name, sample in samples.items()
     }
 
