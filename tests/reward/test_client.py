@@ -152,9 +152,9 @@ def test_the_service_whose_judge_gave_no_reply_is_named() -> None:
 
     silent = asyncio.run(story()).silent
     assert silent == {("quiz/1", 1): "the judge (at J)"}
-    line = silent_line([{}, silent], 3)
+    line = silent_line([[], [("quiz/1", "the judge (at J)")]], 3)
     assert line == "1 of 3 trajectories are unscored, quiz/1 the first of them: the judge (at J)"
-    assert silent_line([{}, {}], 3) is None
+    assert silent_line([[], []], 3) is None
 
 
 @pytest.mark.parametrize("other", [failing, dead], ids=["503", "refused"])

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import astuple, dataclass
 
 from vtune.environments import DEFAULT, name_of
@@ -211,18 +211,37 @@ def _remedy(why: str) -> str:
     )
 
 
-def silent_line(silent: Sequence[Mapping[tuple[str, int], str]], total: int) -> str | None:
+def take_silent(
+    trajectories: Sequence[Trajectory], silent: MutableMapping[tuple[str, int], str]
+) -> list[tuple[str, str]]:
+    """(sample, reason) of each trajectory of a step whose judge gave no reply.
+
+    A step may ask a sample several times, and the entries of later steps stay.
+
+    Args:
+        trajectories: Those of the step in this process.
+        silent: `Scorer.silent`; what is returned is removed.
+    """
+    places = [(one.sample_id, one.rollout) for one in trajectories if one.reward and one.reward.total is None]
+    found = [(place[0], silent[place]) for place in places if place in silent]
+    for place in places:
+        silent.pop(place, None)
+    return found
+
+
+def silent_line(silent: Sequence[Sequence[tuple[str, str]]], total: int) -> str | None:
     """The message about trajectories whose judge gave no reply; None if there are none.
 
     Args:
-        silent: (sample, rollout) -> why, one mapping per process.
+        silent: What `take_silent` returned in each process.
         total: Trajectories of the step.
     """
-    whys = Counter(why for share in silent for why in share.values())
-    if not whys:
+    everyone = [one for share in silent for one in share]
+    if not everyone:
         return None
+    whys = Counter(why for _, why in everyone)
     (why, _), *_ = whys.most_common(1)
-    first = min(key for share in silent for key in share)[0]
+    first = min(everyone)[0]
     return f"{whys.total()} of {total} trajectories are unscored, {first} the first of them: {why}"
 
 

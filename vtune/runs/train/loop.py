@@ -20,7 +20,7 @@ from vtune.metrics.trackers import check_tracker
 from vtune.models.source import resolved
 from vtune.report.progress import say
 from vtune.report.training import Training
-from vtune.reward.checking import check_unscored, silent_line
+from vtune.reward.checking import check_unscored, silent_line, take_silent
 from vtune.reward.schedule import Tightening
 from vtune.rollout.blocking import to_end
 from vtune.runs.folder import running
@@ -262,7 +262,7 @@ class _Loop:
         clock.lap("rollout")
         shares = self._ranks.gather([_without_pictures(t) for t in drawn.trajectories])
         everyone = [t for share in shares for t in share]
-        self._say_silent(number, len(everyone))
+        self._say_silent(number, drawn.trajectories, len(everyone))
         try:
             check_unscored(everyone, self._recipe.reward.max_unscored)
         except RunFailed as failure:
@@ -271,11 +271,9 @@ class _Loop:
         tightened = self._tightening.after(number, everyone)
         return Step(number=number, clock=clock, drawn=drawn, everyone=everyone, tightened=tightened)
 
-    def _say_silent(self, number: int, total: int) -> None:
+    def _say_silent(self, number: int, drawn: Sequence[Trajectory], total: int) -> None:
         """Report rollouts for which the reward's judge did not answer; a few of them do not stop the run."""
-        silent = self._run.scorer.silent
-        line = silent_line(self._ranks.gather(dict(silent)), total)
-        silent.clear()
+        line = silent_line(self._ranks.gather(take_silent(drawn, self._run.scorer.silent)), total)
         if line is not None and self._ranks.first:
             say(f"step {number}: {line}")
 
