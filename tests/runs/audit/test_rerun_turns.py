@@ -88,22 +88,25 @@ STAGED = {"schedule": "staged", "thresholds": [0.5, 0.9], "until": [0.5], "targe
 ADAPTIVE = {"schedule": "adaptive", "thresholds": [0.5, 0.9], "until": [], "target": 0.5}
 
 
-@pytest.mark.parametrize(("iou", "known"), [(STAGED, [0.9]), (ADAPTIVE, [0.5])])
+@pytest.mark.parametrize(
+    ("iou", "recorded", "known"), [(STAGED, False, 0.9), (STAGED, True, 0.5), (ADAPTIVE, True, 0.5)]
+)
 def test_boxes_of_a_step_are_judged_at_its_threshold(
-    iou: dict[str, Any], known: list[float], tmp_path: Path
+    iou: dict[str, Any], recorded: bool, known: float, tmp_path: Path
 ) -> None:
     asked = sample(verifier="grounding", ground_truth="[20, 10, 60, 40]", verifier_parm={"space": "pixels"})
     write_samples(tmp_path / "samples.parquet", [asked])
     run = {"data": [str(tmp_path / "samples.parquet")], "seed": 0, "steps": 4}
     run |= {"reward": {**recipe().model_dump(mode="json"), "iou": iou}}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(run))
-    row = {"step": 2, "source": "all", "iou_threshold": 0.5}
-    (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    if recorded:
+        row = {"step": 2, "source": "all", "iou_threshold": 0.5}
+        (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
     for step in (1, 2):
         write_trajectories(tmp_path / f"trajectories/step-{step:06d}.parquet", [looks()])
     found = locate(tmp_path / "trajectories/step-000002.parquet", ())
     check_thresholds(found)
-    assert [one.verifier_parm["iou"] for one in samples_of(found).values()] == [known]
+    assert [one.verifier_parm["iou"] for one in samples_of(found).values()] == [[known]]
     both = locate(tmp_path, ())
     assert ["iou" in one.verifier_parm for one in samples_of(both).values()] == [False]
     with pytest.raises(RecipeError, match="nothing here says at which one"):

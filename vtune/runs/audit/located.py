@@ -149,7 +149,8 @@ def _thresholds(asked: _Asked, files: Sequence[Path], metrics: Path) -> tuple[fl
     Args:
         asked: The run's settings.
         files: Its trajectories.
-        metrics: What the run has recorded; only there is the threshold that an adaptive schedule reached.
+        metrics: What the run has recorded. An adaptive schedule is known only from there; a staged one may
+            have been stretched since, by a resumed run with more steps.
     """
     iou = asked.reward.iou
     if iou is None or iou.schedule in ("fixed", "average"):
@@ -158,11 +159,12 @@ def _thresholds(asked: _Asked, files: Sequence[Path], metrics: Path) -> tuple[fl
     step = steps.pop()
     if steps or step is None:
         return ()
-    if iou.schedule == "staged":
-        return () if asked.steps is None else thresholds_at(iou, None, step=step, steps=asked.steps)
-    rows = read_metrics(metrics) if metrics.is_file() else []
-    reached = [row.values["iou_threshold"] for row in rows if (row.step, row.source) == (step, ALL)]
-    return tuple(reached)
+    for row in read_metrics(metrics) if metrics.is_file() else ():
+        if (row.step, row.source) == (step, ALL) and "iou_threshold" in row.values:
+            return (row.values["iou_threshold"],)
+    if iou.schedule == "adaptive" or asked.steps is None:
+        return ()
+    return thresholds_at(iou, None, step=step, steps=asked.steps)
 
 
 def check_thresholds(audited: Audited) -> None:
