@@ -75,6 +75,9 @@ def test_with_gating_the_tool_part_counts_only_for_right_answers_but_red_flags_a
     assert total(sample(TARGET), looks(TARGET, reply=WRONG), tool_gated=True) == pytest.approx(0.3)
     assert total(sample(TARGET), looks(WHOLE, reply=WRONG), tool_gated=True) == pytest.approx(0.05)
     assert total(sample(TARGET), looks(TARGET, reply=WRONG), tool_gated=False) == pytest.approx(0.8)
+    unknown = replace(sample(TARGET), ground_truth="blue")
+    assert total(unknown, looks(TARGET), tool_gated=True, accuracy=0.0) is None
+    assert total(unknown, looks(WHOLE), tool_gated=True, accuracy=0.0) == pytest.approx(0.05)
 
 
 def test_weights_of_the_sample_replace_those_of_the_recipe() -> None:

@@ -43,7 +43,7 @@ def weights_of(sample: Sample, recipe: RewardRecipe) -> Weights:
 
 
 def combine(parts: Mapping[str, Verdict | Unscored], weights: Weights, recipe: RewardRecipe) -> Reward:
-    """One reward from its parts; the total is None if a part with a weight is unscored.
+    """One reward from its parts; the total is None if a part with a weight, or the gate, is unscored.
 
     The reward records each part unweighted; weights and gate affect only the total. The reason names all
     parts or, if the total is None, those that make it None.
@@ -61,7 +61,10 @@ def combine(parts: Mapping[str, Verdict | Unscored], weights: Weights, recipe: R
     accuracy, tool = scores["accuracy"], scores["tool"]
     if recipe.tool_gated and accuracy is not None and tool is not None:
         paid["tool"] = tool if accuracy >= RIGHT else min(tool, 0.0)
-    missing = [name for name in parts if weights.of(name) and scores[name] is None]
+    counts = {name for name in parts if weights.of(name)}
+    if recipe.tool_gated and "tool" in counts and tool is not None and tool > 0:
+        counts.add("accuracy")  # whatever its weight, the gate depends on it
+    missing = [name for name in parts if name in counts and scores[name] is None]
     earned = (weights.of(name) * score for name, score in paid.items() if score is not None)
     total = None if missing else sum(earned)
     why = " | ".join(f"{name}: {parts[name].why}" for name in missing or parts)
