@@ -48,9 +48,17 @@ class Opening:
         """Facts about each picture, in order.
 
         Raises:
-            DataError: If a picture is missing or cannot be opened.
+            DataError: If a picture is missing or cannot be opened; of several, it says which one.
         """
-        return [one.result() for one in self._coming]
+        found = []
+        for number, one in enumerate(self._coming, start=1):
+            try:
+                found.append(one.result())
+            except DataError as error:
+                which = f"picture {number} of {len(self._coming)} of the row: "
+                named = f"{which if len(self._coming) > 1 else ''}{error.what}"
+                raise DataError(named, where=error.where, fix=error.fix) from None
+        return found
 
 
 def opening(
