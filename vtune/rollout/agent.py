@@ -251,7 +251,8 @@ class Agent:
             images = [await self._shown(act.seen, seen) for act in acts]
             await self._turns.next()
             if self._feedback is not None:
-                acts = await with_verdicts(self._feedback, acts, job.sample, book)
+                with self._waiting:
+                    acts = await with_verdicts(self._feedback, acts, job.sample, book)
             if stop := self._append(acts, images, said, job.sample, book):
                 return stop
         return "turns"

@@ -1,6 +1,8 @@
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +11,9 @@ from tests.runs.commands import numbers, rl, setting, vtune
 from tests.runs.manners import Manner, Manners, playing
 from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
+from vtune.metrics.log import read_metrics
 from vtune.reward.combining import with_part
+from vtune.reward.evidence_boxes import BoxJudge
 from vtune.reward.part import Unscored
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.train.counterfactual import NAME
@@ -97,6 +101,29 @@ def test_the_target_shown_instead_does_not_depend_on_what_else_this_process_draw
     assert few == {key: many[key] for key in few}
     # Each group meets one target, and the groups different ones.
     assert len({tuple(few[key]) for key in few}) == 2
+
+
+@pytest.mark.train
+def test_judges_are_asked_side_by_side_and_the_wait_for_them_counts_as_one_for_scores(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shows, now, most = BoxJudge.shows_target, 0, 0
+
+    async def slowly(self: BoxJudge, *given: Any) -> bool:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.5)
+        now -= 1
+        return await shows(self, *given)
+
+    monkeypatch.setattr(BoxJudge, "shows_target", slowly)
+    asks = {"reward__counterfactual": f"{{weight: {WEIGHT}, share: 1.0}}"}
+    uses, _ = drawn(tiny, lens, tmp_path / "uses", "uses", **asks)
+    assert most == len(uses)
+    assert set(parts(uses)) == {(1.0, 1.0)}
+    rows = read_metrics(tmp_path / "uses/metrics.jsonl")
+    assert next(row.values["seconds_reward"] for row in rows if row.source == "all") >= 0.5
 
 
 @pytest.mark.train

@@ -9,19 +9,21 @@ depended on the look and is rewarded; if it stays right, it did not.
 import asyncio
 import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from vtune.errors import RunFailed, ServiceError, VtuneError
+from vtune.errors import RunFailed, ServiceError, VtuneError, first_failure
 from vtune.models.policy import Policy
 from vtune.reward.combining import with_part
 from vtune.reward.evidence import needs_look
 from vtune.reward.looks import with_looks
 from vtune.reward.part import Unscored, unscored
 from vtune.reward.recipe import RIGHT, Counterfactual
-from vtune.reward.score import Scorer, at_threshold
+from vtune.reward.score import AT_ONCE, Scorer, at_threshold
 from vtune.rollout.engine import Completion, Engine
 from vtune.rollout.regeneration import Regeneration, answer_again, draw_side_by_side
+from vtune.rollout.stopwatch import Stopwatch
 from vtune.runs.agent.exchanges import Scene, Unknown, of_another
 from vtune.runs.agent.rerun import asks_again, ended_with, others_of, sampling_of, turn_number
 from vtune.runs.train.rl_recipe import RLRecipe
@@ -29,6 +31,8 @@ from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
+
+T = TypeVar("T")
 
 NAME = "counterfactual"
 """The part's name in records and metrics."""
@@ -57,9 +61,19 @@ class Counterfactuals:
         scorer: Judges answers and looks.
         lend: Finds a target for a question among the prompts; where it finds none, this process's other
             rollouts of the step lend theirs.
+        waiting: Stopwatch that runs while this part is determined, except while turns are generated.
     """
 
-    def __init__(self, recipe: RLRecipe, policy: Policy, engine: Engine, scorer: Scorer, lend: Lend) -> None:
+    def __init__(
+        self,
+        recipe: RLRecipe,
+        policy: Policy,
+        engine: Engine,
+        scorer: Scorer,
+        lend: Lend,
+        *,
+        waiting: Stopwatch | None = None,
+    ) -> None:
         assert recipe.reward.counterfactual is not None
         self._section: Counterfactual = recipe.reward.counterfactual
         self._rollout = recipe.rollout
@@ -68,6 +82,7 @@ class Counterfactuals:
         self._engine = engine
         self._scorer = scorer
         self._lend = lend
+        self._waiting = waiting or Stopwatch()
 
     async def __call__(
         self, samples: Sequence[Sample], drawn: Sequence[Trajectory], step: int, *, iou: Sequence[float]
@@ -86,21 +101,28 @@ class Counterfactuals:
             RunFailed: If no working backend is left to generate.
         """
         by_id = {sample.id: at_threshold(sample, iou) for sample in samples}
-        found = {}
-        for number, trajectory in enumerate(drawn):
-            if (
-                trajectory.reward is not None
-                and trajectory.reward.total is not None
-                and self._asked(trajectory)
-            ):
-                found[number] = await self._known(by_id[trajectory.sample_id], trajectory)
+        with self._waiting:
+            found = await self._parts(by_id, drawn, step)
+        return [self._paid(one, found.get(number)) for number, one in enumerate(drawn)]
+
+    async def _parts(
+        self, by_id: Mapping[str, Sample], drawn: Sequence[Trajectory], step: int
+    ) -> dict[int, Verdict | Unscored | None]:
+        """The part for each rollout of the chosen groups that has a total, by its index."""
+        asked = [
+            number
+            for number, one in enumerate(drawn)
+            if one.reward is not None and one.reward.total is not None and self._asked(one)
+        ]
+        known = await _at_once(self._known(by_id[drawn[k].sample_id], drawn[k]) for k in asked)
+        found = dict(zip(asked, known, strict=True))
         todo = [number for number, part in found.items() if part is None]
         # As many at a time as are generated together: each holds its pictures in memory.
         for start in range(0, len(todo), self._rollout.max_batch):
             some = todo[start : start + self._rollout.max_batch]
             parts = await self._drawn([drawn[number] for number in some], by_id, drawn, step)
             found |= zip(some, parts, strict=True)
-        return [self._paid(one, found.get(number)) for number, one in enumerate(drawn)]
+        return found
 
     def _asked(self, trajectory: Trajectory) -> bool:
         """Whether its group is chosen: groups are chosen as a whole, so that their rewards are comparable."""
@@ -149,8 +171,10 @@ class Counterfactuals:
         todo = [turn for turn in turns if isinstance(turn, _Turn)]
         again = [turn.again for turn in todo]
         room = min(self._rollout.max_batch, max(1, len(todo)))
-        said = iter(await draw_side_by_side(self._engine, again, self._policy.chat, room=room))
-        return [await self._judged(turn, next(said)) if isinstance(turn, _Turn) else turn for turn in turns]
+        with self._waiting.covered():
+            said = await draw_side_by_side(self._engine, again, self._policy.chat, room=room)
+        judged = iter(await _at_once(map(self._judged, todo, said)))
+        return [next(judged) if isinstance(turn, _Turn) else turn for turn in turns]
 
     def _others(
         self, sample: Sample, group: int, by_id: Mapping[str, Sample], drawn: Sequence[Trajectory]
@@ -203,6 +227,20 @@ class Counterfactuals:
         if part is None or trajectory.reward is None:
             return trajectory
         return replace(trajectory, reward=with_part(trajectory.reward, NAME, part, self._section.weight))
+
+
+async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results, in order; as many at a time as the scorer has: each may hold decoded pictures."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def in_turn(one: Coroutine[Any, Any, T]) -> T:
+        async with room:
+            return await one
+
+    with first_failure():
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(in_turn(one)) for one in work]
+    return [task.result() for task in tasks]
 
 
 def _as_rollout(sample: Sample, images: Sequence[bytes]) -> tuple[Sample, Trajectory]:

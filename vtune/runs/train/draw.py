@@ -59,7 +59,9 @@ class Drawing:
         """Runs while scores are pending after the last rollout has ended."""
         asked = recipe.reward.counterfactual is not None
         lend = partial(lent, self._prompts, recipe.seed)
-        self._again = Counterfactuals(recipe, policy, engine, scorer, lend) if asked else None
+        self._again = (
+            Counterfactuals(recipe, policy, engine, scorer, lend, waiting=self.scoring) if asked else None
+        )
 
     async def __call__(self, step: int, numbers: range) -> list[Trajectory]:
         """The scored rollouts of this process's prompts with these numbers."""
