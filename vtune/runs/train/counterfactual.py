@@ -9,7 +9,7 @@ depended on the look and is rewarded; if it stays right, it did not.
 import asyncio
 import hashlib
 import random
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -114,7 +114,7 @@ class Counterfactuals:
             for number, one in enumerate(drawn)
             if one.reward is not None and one.reward.total is not None and self._asked(one)
         ]
-        known = await _at_once(self._known(by_id[drawn[k].sample_id], drawn[k]) for k in asked)
+        known = await _at_once(self._known, [(by_id[drawn[k].sample_id], drawn[k]) for k in asked])
         found = dict(zip(asked, known, strict=True))
         todo = [number for number, part in found.items() if part is None]
         # As many at a time as are generated together: each holds its pictures in memory.
@@ -173,7 +173,7 @@ class Counterfactuals:
         room = min(self._rollout.max_batch, max(1, len(todo)))
         with self._waiting.covered():
             said = await draw_side_by_side(self._engine, again, self._policy.chat, room=room)
-        judged = iter(await _at_once(map(self._judged, todo, said)))
+        judged = iter(await _at_once(self._judged, list(zip(todo, said, strict=True))))
         return [next(judged) if isinstance(turn, _Turn) else turn for turn in turns]
 
     def _others(
@@ -229,17 +229,17 @@ class Counterfactuals:
         return replace(trajectory, reward=with_part(trajectory.reward, NAME, part, self._section.weight))
 
 
-async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results, in order; as many at a time as the scorer has: each may hold decoded pictures."""
+async def _at_once(call: Callable[..., Awaitable[T]], many: Sequence[tuple[Any, ...]]) -> list[T]:
+    """The results of many calls, in order; as many at a time as are scored, as each may decode pictures."""
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def in_turn(one: Coroutine[Any, Any, T]) -> T:
+    async def in_turn(given: tuple[Any, ...]) -> T:
         async with room:
-            return await one
+            return await call(*given)
 
     with first_failure():
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(in_turn(one)) for one in work]
+            tasks = [group.create_task(in_turn(given)) for given in many]
     return [task.result() for task in tasks]
 
 
