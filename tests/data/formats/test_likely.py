@@ -188,7 +188,6 @@ LOOKS: dict[str, set[str | None]] = {
     "deepeyes": {"deepeyes", None},  # None for the file that offers no tool
     "mathvision_mini": {"mathvision"},
     **{name: {"easyr1"} for name in ("thinklite", "refcoco", "visual_probe")},
-    **{name: {"easyr1"} for name in ("mmmu", "mmmu_pro", "mmmu_pro_vision")},
     **{name: {"coco"} for name in ("coco_set", "ovdeval", "v3det", "objects365")},
 }
 """Guesses for the files of a format, if they differ from the format itself; None: unclear."""
