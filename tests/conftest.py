@@ -2,6 +2,7 @@ import fcntl
 import functools
 import gc
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -30,6 +31,10 @@ settings.load_profile("vtune")
 # Typer rebuilds the parser of all verbs at every call, which takes longer than most of the calls in tests.
 typer.main.get_command = functools.cache(typer.main.get_command)
 typer.testing._get_command = typer.main.get_command
+
+# Under `nohup` the commands that tests start would ignore a closed terminal, too. Handlers are not inherited.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"

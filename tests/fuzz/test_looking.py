@@ -178,11 +178,14 @@ def test_a_link_that_appears_in_a_run_does_not_hide_the_others(tmp_path: Path) -
     assert (places["other"]["problem"], places["run"]["rows"]) == ("", 1)
 
 
-def test_a_run_removed_while_the_viewer_runs_is_empty(tmp_path: Path) -> None:
+def test_a_run_removed_while_the_viewer_runs_is_said_to_be_gone(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: [LOOKED]})
     make_run(tmp_path / "other", {0: [LOOKED]})
     page = viewer(tmp_path)
     shutil.rmtree(run)
     places = {place["name"]: place for place in page.get("api/places").json()}
-    assert (places["run"]["rows"], places["other"]["rows"]) == (0, 1)
+    # What was read from it stays.
+    assert (places["run"]["rows"], places["other"]["rows"]) == (1, 1)
+    assert "it is gone: it was moved or deleted" in places["run"]["problem"]
+    assert places["other"]["problem"] == ""
     assert page.get(f"api/{places['run']['number']}/run").status_code in (200, 422)
