@@ -1,6 +1,7 @@
 import importlib.util
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -9,27 +10,33 @@ import pytest
 from tests.conftest import ROOT
 
 FOLDERS = ["vtune", "cli", "recipes", "data_recipes", "eval_suites"]
+FILES = ["pyproject.toml", "MANIFEST.in", "Makefile", "README.md", "CHANGELOG.md", "LICENSE"]
 
 
 @pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Files of a wheel, built from a copy of the tree because setuptools leaves a build folder behind."""
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is built, because setuptools leaves a build folder behind."""
     if importlib.util.find_spec("setuptools") is None:
         pytest.skip("setuptools is not installed; it is in the dev extra")
-    folder = tmp_path_factory.mktemp("wheel")
-    tree = folder / "tree"
-    for file in tracked():
+    tree = tmp_path_factory.mktemp("built") / "tree"
+    for file in tracked("tests"):
         (tree / file).parent.mkdir(parents=True, exist_ok=True)
         (tree / file).write_bytes((ROOT / file).read_bytes())
+    return tree
+
+
+@pytest.fixture(scope="module")
+def members(tree: Path) -> list[str]:
+    """Files of a wheel."""
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*command, "-w", str(folder), str(tree)], check=True, capture_output=True, text=True)
-    (wheel,) = folder.glob("*.whl")
+    subprocess.run([*command, "-w", "..", "."], cwd=tree, check=True, capture_output=True, text=True)
+    (wheel,) = tree.parent.glob("*.whl")
     return zipfile.ZipFile(wheel).namelist()
 
 
-def tracked() -> list[Path]:
-    files = [ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE")]
-    for folder in FOLDERS:
+def tracked(*more: str) -> list[Path]:
+    files = [ROOT / name for name in FILES]
+    for folder in (*FOLDERS, *more):
         files += [path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"]
     return [path.relative_to(ROOT) for path in files]
 
@@ -49,3 +56,13 @@ def test_every_module_and_every_recipe_is_in_the_wheel(members: list[str]) -> No
     } <= installed
     assert installed - set(members) == set()
     assert "vtune/py.typed" in members
+    assert not any(member.endswith((".md", ".png")) for member in members)
+
+
+def test_a_source_distribution_has_every_file(tree: Path) -> None:
+    build = "import setuptools.build_meta as backend; backend.build_sdist('..')"
+    subprocess.run([sys.executable, "-c", build], cwd=tree, check=True, capture_output=True, text=True)
+    (archive,) = tree.parent.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        found = {Path(*Path(member.name).parts[1:]) for member in packed if member.isfile()}
+    assert set(tracked("tests")) - found == set()
