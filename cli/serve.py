@@ -68,7 +68,7 @@ def serve() -> None:
 @app.command(
     "rewards",
     epilog="POST /score takes vtune's records, POST /judge V-Triune's requests; GET /health, GET "
-    "/metrics. SIGINT and SIGTERM end it.",
+    "/metrics. SIGINT, SIGTERM and SIGHUP end it.",
 )
 def rewards(
     host: Host = "127.0.0.1",
@@ -101,7 +101,7 @@ def rewards(
     "search",
     epilog="POST /search takes {query, top_k}, POST /retrieve {queries, topk, return_scores}, POST /images "
     "{picture: base64, top_k}; GET /health."
-    " SIGINT and SIGTERM end it.",
+    " SIGINT, SIGTERM and SIGHUP end it.",
 )
 def search(
     index: Annotated[
@@ -155,7 +155,7 @@ def search(
 @app.command(
     "agent",
     epilog="POST /v1/chat/completions takes a conversation, its pictures as data URLs; GET /v1/models,"
-    " GET /health. SIGINT and SIGTERM end it.",
+    " GET /health. SIGINT, SIGTERM and SIGHUP end it.",
 )
 def agent(
     settings: Annotated[str, typer.Option("--agent", help="Agent to run: a shipped one, or a path.")],

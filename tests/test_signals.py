@@ -2,9 +2,11 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import HANGS
 from tests.runs.commands import environment
-from vtune.signals import starting_without_sigint
+from vtune.signals import starting_undisturbed
 
 COMMAND = """
 import os, signal, sys, threading, time
@@ -16,7 +18,7 @@ def interrupt():
     while not _forkserver._forkserver_pid:
         time.sleep(0.001)
     time.sleep(0.05)
-    os.kill(_forkserver._forkserver_pid, signal.SIGINT)
+    os.kill(_forkserver._forkserver_pid, signal.NUMBER)
 
 if __name__ == "__main__":
     threading.Thread(target=interrupt).start()
@@ -29,9 +31,10 @@ if __name__ == "__main__":
 """
 
 
-def test_ctrl_c_while_the_fork_server_imports_leaves_no_traceback() -> None:
+@pytest.mark.parametrize("number", ["SIGINT", "SIGHUP"])
+def test_the_end_of_a_terminal_while_the_fork_server_imports_is_ignored(number: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", COMMAND],
+        [sys.executable, "-c", COMMAND.replace("NUMBER", number)],
         env=environment(),
         capture_output=True,
         text=True,
@@ -42,16 +45,17 @@ def test_ctrl_c_while_the_fork_server_imports_leaves_no_traceback() -> None:
     assert not ended.stderr
 
 
-def test_a_signal_held_back_is_delivered_at_the_end() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_held_back_is_delivered_at_the_end(number: signal.Signals) -> None:
     heard: list[bool] = []
-    before = signal.signal(signal.SIGINT, lambda *_: heard.append(ended))
+    before = signal.signal(number, lambda *_: heard.append(ended))
     ended = False
     try:
-        with starting_without_sigint():
-            signal.raise_signal(signal.SIGINT)
+        with starting_undisturbed():
+            signal.raise_signal(number)
             assert not heard
             ended = True
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
     assert heard == [True]
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert number not in signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -16,10 +16,16 @@ def orders_to_stop() -> tuple[signal.Signals, ...]:
     return signal.SIGTERM, signal.SIGHUP
 
 
+ENDS_OF_TERMINALS = (signal.SIGINT, signal.SIGHUP)
+"""What a terminal sends to all processes of a command: Ctrl-C, and that it is closed."""
+
+
 def ignore_ends_of_terminals() -> None:
-    """Ignore Ctrl-C and a closed terminal in a process that is to end with the command that started it."""
-    for number in (signal.SIGINT, signal.SIGHUP):
+    """Ignore them in a process that is to end with the command that started it, also those held back."""
+    for number in ENDS_OF_TERMINALS:
         signal.signal(number, signal.SIG_IGN)
+    # Programs that this process starts may need them.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS_OF_TERMINALS)
 
 
 class HangUp:
@@ -38,15 +44,15 @@ HANG_UP = HangUp()
 
 
 @contextmanager
-def starting_without_sigint() -> Iterator[None]:
-    """Processes that this thread starts within the block have Ctrl-C blocked.
+def starting_undisturbed() -> Iterator[None]:
+    """Processes that this thread starts within the block have `ENDS_OF_TERMINALS` blocked.
 
-    While Python starts up they cannot ignore it yet, and would print a traceback next to the command's
-    own messages. They unblock it once they can handle it. Signals to this thread in the meantime are
-    delivered when the block ends.
+    While Python starts up they cannot ignore them yet: they would print a traceback next to the command's
+    own messages, or die without one. They unblock them once they can handle them. Signals to this thread in
+    the meantime are delivered when the block ends.
     """
-    resource_tracker.ensure_running()  # its first start would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    resource_tracker.ensure_running()  # its first start would unblock Ctrl-C
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS_OF_TERMINALS)
     try:
         yield
     finally:

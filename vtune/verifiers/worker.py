@@ -19,7 +19,7 @@ from types import FrameType
 from vtune.errors import ServiceError, VtuneError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.signals import ignore_ends_of_terminals, starting_without_sigint
+from vtune.signals import ignore_ends_of_terminals, starting_undisturbed
 from vtune.uses import Used, broken, take, used
 from vtune.verifiers import verdict_on
 
@@ -303,7 +303,7 @@ def _nothing() -> None:
 def _start(process: BaseProcess) -> None:
     for _ in range(STARTS):
         try:
-            with starting_without_sigint():  # it imports for about a second
+            with starting_undisturbed():  # it imports for about a second
                 forkserver.ensure_running()
             process.start()
             return

@@ -3,7 +3,6 @@
 import logging
 import os
 import pickle
-import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -15,7 +14,7 @@ from typing import Any, Literal
 
 from vtune.errors import MissingExtra, ServiceError, VtuneError
 from vtune.runs.curate.rows import Found, Task, look
-from vtune.signals import ignore_ends_of_terminals, starting_without_sigint
+from vtune.signals import ignore_ends_of_terminals, starting_undisturbed
 from vtune.uses import broken, take, used
 
 Workers = Literal["local", "ray"]
@@ -93,7 +92,7 @@ def _on_cores() -> Iterator[Look]:
             return map(look, given)
         if pool is None:
             pool = ProcessPoolExecutor(cores, mp_context=get_context("spawn"), initializer=_follow)
-        with starting_without_sigint():
+        with starting_undisturbed():
             return pool.map(look, given)
 
     try:
@@ -117,7 +116,6 @@ def _on_cores() -> Iterator[Look]:
 def _follow() -> None:
     """End with the parent process, and only then: Ctrl-C and the end of a terminal reach both."""
     ignore_ends_of_terminals()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # programs that they start may need it
     Thread(target=_end_with_parent, daemon=True).start()
 
 
