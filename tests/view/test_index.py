@@ -100,6 +100,8 @@ def test_trajectories_that_need_no_look_have_no_faithfulness(tmp_path: Path) -> 
         ("rihgt:no", "did you mean `right`"),
         ("right:maybe", "yes, no or none"),
         ("reward>high", "is a number"),
+        ("step:1_0", "is a number"),
+        ("reward<nan", "is a number"),
         ("source>lens", "cannot be compared"),
         ("sort:colour", "cannot sort by"),
         ("-status:eror", "`status` is never 'eror'"),

@@ -49,6 +49,7 @@ USUAL: Mapping[str, str] = {"right": "right:yes", "wrong": "right:no", "faithful
 MOST = 1_000
 """Limit on characters of a query (ours)."""
 
+_DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?", re.IGNORECASE)
 _TOKEN = re.compile(r'\s*(-?)(?:([a-z]+)(<=|>=|:|<|>|=))?("[^"]*"|[^\s"]+)')
 
 
@@ -224,10 +225,7 @@ def _check_values(term: Term, known: Iterable[str]) -> None:
 
 
 def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    return float(text) if _DECIMAL.fullmatch(text) else None
 
 
 def _mask(table: pa.Table, term: Term, labels: Mapping[str, str]) -> Any:
