@@ -72,6 +72,8 @@ BAD = (
     "-status:eror",
     "stop:lenght",
     "label:judge",
+    "step:1_0",
+    "reward<nan",
     "x" * 1001,
 )
 GOOD = (
