@@ -54,7 +54,7 @@ def test_mathvista_uses_its_query_as_prompt_and_keeps_what_its_rules_need(tmp_pa
     assert (options.ground_truth, options.answer, options.id) == ("B", "green", "mathvista/1")
     assert options.prompt[-1].content.startswith("<image>\nHint: ")
     assert options.prompt[-1].content.endswith("Choices:\n(A) red\n(B) green\n(C) blue")
-    assert [one.verifier for one in (whole, decimal, several)] == ["math", "math", "exact"]
+    assert [one.verifier for one in (whole, decimal, several)] == ["math", "math", "math"]
     assert (decimal.extra["precision"], decimal.extra["unit"]) == (1, "m")
     assert (whole.extra["precision"], whole.extra["answer_type"]) == (None, "integer")
     assert len(options.extra["facets"]) == 9
@@ -180,8 +180,11 @@ def test_mathvision_has_two_splits_in_one_folder(tmp_path: Path, split: str, sca
         ("$\\boxed{\\frac{16}{7}}$", "\\frac{16}{7}", "math"),
         ("5-7", "5-7", "exact"),
         ("12 cm^2", "12 cm^2", "exact"),
-        ("(1,2)", "(1,2)", "exact"),
-        ("y=2x", "y=2x", "exact"),
+        ("(1,2)", "(1, 2)", "math"),
+        ("$y=2x$", "y = 2x", "math"),
+        ("$y=-x^{2}+8x-15$", "y = -x^2 + 8x - 15", "math"),
+        ("x=3, y=4", "x = 3, y = 4", "math"),
+        ("x-axis", "x-axis", "exact"),
     ],
 )
 def test_a_value_in_latex_is_right_however_it_is_written(

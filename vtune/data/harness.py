@@ -24,7 +24,7 @@ from vtune.schema.sample import Evidence, Sample
 from vtune.schema.source_names import named_by
 from vtune.verifiers import choice, counting, exact, math
 from vtune.verifiers.choice import lettered
-from vtune.verifiers.latex import is_number
+from vtune.verifiers.latex import is_formula, is_number
 
 OPTIONS = "multi-choice options"
 """Column of MME-RealWorld: the options as a Python list of `(A) text`."""
@@ -185,7 +185,7 @@ def _interleaved(row: TsvRow, source: str) -> Sample:
     truths = [row.letter(choices)] if choices else _spellings(row.values["answer"])
     unshown = len(row.pictures) - len(set(order)) if order else 0
     answer = row.values["answer"].strip()
-    open_verifier = math.NAME if is_number(answer) else exact.NAME
+    open_verifier = math.NAME if is_number(answer) or is_formula(answer) else exact.NAME
     return Sample(
         id=f"{source}/{row.values['index']}",
         source=source,

@@ -18,7 +18,7 @@ from vtune.schema.clusters import PROBLEM
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
 from vtune.verifiers import choice, exact, math
-from vtune.verifiers.latex import is_number
+from vtune.verifiers.latex import is_formula, is_number
 
 MATHVISTA = Table(
     split="testmini",
@@ -231,7 +231,7 @@ def _sample(
         verifier, parm = choice.NAME, {"letter_rule": "loose"}
     elif lettered:
         verifier = choice.NAME
-    elif is_number(truth):
+    elif is_number(truth) or is_formula(truth):
         verifier = math.NAME
     return Sample(
         id=f"{source}/{row.values['id']}",

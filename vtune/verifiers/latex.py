@@ -8,6 +8,8 @@ import math
 import re
 from decimal import Context, Decimal, localcontext
 
+from vtune.verifiers.tags import closes
+
 LONGEST = 200
 """Limit on the characters of an expression; ours: no numerical answer has more."""
 DEEPEST = 100
@@ -31,6 +33,19 @@ _PLAIN, _POWER = r"\d[\d.,]*", r"\d+\s*\^\s*(?:-?\d+|\{-?\d+\})"
 _RANGE = re.compile(rf"(?:{_PLAIN}\s*[-−–]\s*{_PLAIN}|{_POWER}\s*[-−–]\s*{_POWER})")
 _BOXED = re.compile(r"\\boxed\{(.*)\}")
 _DEGREES = re.compile(r"\s*(?:°|\^\s*\{?\\circ\}?)\Z")
+_NAMES = re.compile(
+    r"\\(?:[dt]?frac|sqrt|pi|theta|alpha|beta|cdot|times|div|pm|leq?|geq?|neq?|left|right|circ|infty|in|cup"
+    r"|sin|cos|tan|cot|ln|log)(?![A-Za-z])|(?<![A-Za-z])(?:sin|cos|tan|ln|log|sqrt)(?=[\s(])"
+)
+_FORMULA = re.compile(
+    r"(?:[-−+*/^_(){}\[\]=<>≤≥≠,.|\s\dπ√²³θ°]|(?<![A-Za-z])(?:[A-Za-z]|[A-Z]{2}|[a-dkm][xy]|xy)(?![A-Za-z]))+"
+)
+"""Numbers, signs, and letters that do not make words."""
+_RELATION = re.compile(r"[=<>≤≥≠^√π²³+]|\\[A-Za-z]|\A[(\[].*,.*[)\]]\Z")
+_UNREADABLE = re.compile(
+    r"\A[=<>≤≥≠^*/,]|[=<>≤≥≠^*/,+−-]\Z|[(\[{]\s*[,)\]}]|,\s*[,)\]}]|°\s*,|==|\*\*|[-+=<>]\s+[A-Za-z]\Z"
+)
+"""Unfinished, of another language, or with a last letter that math-verify takes for a unit."""
 _EXACT = Context(prec=40)
 """Precision in digits; ours. Exponents have six digits: 3^1009/3^1008 has a value, and 9^9^9^9 has none."""
 
@@ -53,6 +68,22 @@ def is_number(truth: str) -> bool:
     if _RANGE.fullmatch(plain):
         return False
     return any(mark in plain for mark in "\\^,") and "**" not in plain and value_of(plain) is not None
+
+
+def is_formula(truth: str) -> bool:
+    """Whether an answer is a formula, a point or a list of numbers, not a word, and math-verify can read it.
+
+    `y = 2x + 3` and `(-3, 4)` may be spaced, ordered and typeset in many ways.
+    """
+    plain = truth.strip().strip("$").strip()
+    with_ones = _NAMES.sub("1 ", plain).strip()
+    return (
+        _RELATION.search(plain) is not None
+        and _FORMULA.fullmatch(with_ones) is not None
+        and _UNREADABLE.search(with_ones) is None
+        and any(map(str.isalnum, _NAMES.sub("", plain)))
+        and closes(plain)
+    )
 
 
 def latex2sympy_value(text: str, *, whole: bool) -> float | None:

@@ -81,7 +81,12 @@ _SCIENTIFIC = re.compile(
     r"(?:([0-9]+\.[0-9]*|\.[0-9]+|1)[eE]([+-]?[0-9]+)|([0-9]+)[eE]([0-9]+|[+-][0-9]{2,}))(?![0-9A-Za-z.^!])"
 )
 """1e-05 and 3e8, which math-verify reads as e - 5 and 3·e·8. 2e-3 may mean that, and is left to it."""
-_PI = re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])")
+_GREEK = re.compile(r"(?<![A-Za-z\\])(pi|theta|alpha|beta|phi|omega|lambda|mu|sigma)(?![A-Za-z])")
+_FUNCTION = re.compile(
+    r"(?<![A-Za-z\\])((?:arc)?(?:sin|cos|tan)|cot|csc|ln)(?=\s*[({\\^]|\s+[0-9a-zα-ω]\b|[α-ω])"
+)
+"""A function without its backslash, which math-verify reads as a product of letters, before its argument."""
+_SQUARE_ROOT = re.compile(r"(?<![A-Za-z\\])sqrt\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?)(?![0-9]|[.,][0-9]))")
 _PLAIN = str.maketrans(
     "０１２３４５６７８９（）［］｛｝＋－﹣＊／⁄＝＜＞：；％．", "0123456789()[]{}+--*//=<>:;%.", "€£¥￥"
 )
@@ -262,7 +267,7 @@ def in_latex(text: str) -> str:
     r"""An expression rewritten so that math-verify reads it correctly.
 
     It does not know Unicode signs (√2, 10³, ½, ∞, –5, （1，2）) and `\degree`, and reads 5 1/2 as 3,
-    10 000 as 0, 1e-5 as e - 5 and pi as p·i. It reads nothing in `\text{7}`.
+    10 000 as 0, 1e-5 as e - 5, and pi and cos as products of letters. It reads nothing in `\text{7}`.
     """
     text = text if text.isascii() else text.translate(_SIGNS)
     text = _NAMED_DEGREE.sub(r"^{\\circ}", text)
@@ -270,7 +275,8 @@ def in_latex(text: str) -> str:
     text = text if wrapped is None else wrapped[2].strip()
     text = _MIXED.sub(r"\1(\2+\\frac{\3}{\4})", text)
     text = _THOUSANDS.sub(lambda found: found[1] + _SPACES.sub("", found[2]), text)
-    text = _PI.sub(r"\\pi ", _SCIENTIFIC.sub(_power_of_ten, text))
+    text = _GREEK.sub(r"\\\1 ", _SCIENTIFIC.sub(_power_of_ten, text))
+    text = _SQUARE_ROOT.sub(lambda root: rf"\sqrt{{{root[1] or root[2]}}}", _FUNCTION.sub(r"\\\1", text))
     if text.isascii():
         return text
     text = _SCALE.sub("°", text)

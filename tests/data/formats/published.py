@@ -729,7 +729,7 @@ MAKERS: dict[str, Callable[[Path], Published]] = {
     "visual_probe": visual_probe,
     "ocrbench_v2": ocrbench,
     "mega_bench": mega_bench,
-    "mathvista": shard("mathvista", "mathvista", {"choice": 1, "math": 2, "exact": 1}, "no answer"),
+    "mathvista": shard("mathvista", "mathvista", {"choice": 1, "math": 3}, "no answer"),
     "mathverse": shard("mathverse", "mathverse", {"choice": 2, "exact": 1}, "no answer"),
     "mathvision": shard("mathvision", "mathvision", {"choice": 2, "math": 1}, "no answer"),
     "mathvision_mini": shard("mathvision_mini", "mathvision", {"choice": 2, "math": 1}, "no answer"),
