@@ -7,6 +7,7 @@ rules need, and under `facets` what the authors split scores by.
 import math as numbers
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -61,6 +62,8 @@ MATHVISION_COLUMNS = {
     "level": "level",
     "subject": "subject",
 }
+MOST_LETTERS = 4
+"""Letters that are right together in any order: there are 24 for 4."""
 FACETS = ("language", "source", "category", "task", "context", "grade", "skills")
 """Keys of `metadata` by which MathVista's authors split scores, besides `question_type` and `answer_type`."""
 
@@ -263,10 +266,12 @@ def _check_asked(row: ShardRow, text: str, *, text_only: bool) -> None:
 
 
 def _letters_in_a_row(answer: str) -> tuple[str, ...]:
-    """Spellings of several letters that are right together; MathVerse writes one per line."""
+    """Spellings, in any order, of several letters that are right together; MathVerse writes one per line."""
     letters = answer.split()
-    several = len(letters) > 1 and all(letter in ascii_uppercase for letter in letters)
-    return tuple(between.join(letters) for between in (", ", ",", " and ", "")) if several else ()
+    if len(letters) < 2 or not all(letter in ascii_uppercase for letter in letters):
+        return ()
+    orders = permutations(letters) if len(letters) <= MOST_LETTERS else [letters]
+    return tuple(between.join(order) for order in orders for between in (", ", ",", " and ", " ", ""))
 
 
 def _answer(row: ShardRow) -> str:

@@ -72,6 +72,8 @@ _TERM = rf"(?:\A|(?<=[-+−–*/:=<>≤≥≈±×÷(\[{{,;$])|{_SIGN_BEFORE})[ \
 """Where a number is not the argument of a command (`\\frac 1 2`) or of a power."""
 _MIXED = re.compile(rf"({_TERM})(?<!/)([0-9]+){_SPACE}+([0-9]+)/([0-9]+)(?![0-9/^]|[.,][0-9])")
 """5 1/2, which math-verify reads as (5 + 1)/2. 1/2 3/4 is two numbers."""
+_FACTOR = re.compile(rf"({_TERM})([0-9]+)/([0-9]+)(?={_SPACE}+(?:[A-Za-zα-ω√(]|\\[A-Za-z]))")
+"""1/2 x, which math-verify reads as 1/(2x), as it does 1/2x."""
 _THOUSANDS = re.compile(rf"({_TERM})([1-9][0-9]{{0,2}}(?:{_SPACE}[0-9]{{3}})+)(?!{_SPACE}*[0-9])")
 _SPACES = re.compile(rf"{_SPACE}+")
 _APART = re.compile(rf"{_TERM}[0-9][0-9.]*(?:{_SPACE}|\n|\\q?quad(?![A-Za-z]))+[0-9]")
@@ -267,13 +269,15 @@ def in_latex(text: str) -> str:
     r"""An expression rewritten so that math-verify reads it correctly.
 
     It does not know Unicode signs (√2, 10³, ½, ∞, –5, （1，2）) and `\degree`, and reads 5 1/2 as 3,
-    10 000 as 0, 1e-5 as e - 5, and pi and cos as products of letters. It reads nothing in `\text{7}`.
+    1/2 x as 1/(2x), 10 000 as 0, 1e-5 as e - 5, and pi and cos as products of letters. It reads nothing in
+    `\text{7}`.
     """
     text = text if text.isascii() else text.translate(_SIGNS)
     text = _NAMED_DEGREE.sub(r"^{\\circ}", text)
     wrapped = _NUMBER_WRAPPED.fullmatch(text)
     text = text if wrapped is None else wrapped[2].strip()
     text = _MIXED.sub(r"\1(\2+\\frac{\3}{\4})", text)
+    text = _FACTOR.sub(r"\1\\frac{\2}{\3}", text)
     text = _THOUSANDS.sub(lambda found: found[1] + _SPACES.sub("", found[2]), text)
     text = _GREEK.sub(r"\\\1 ", _SCIENTIFIC.sub(_power_of_ten, text))
     text = _SQUARE_ROOT.sub(lambda root: rf"\sqrt{{{root[1] or root[2]}}}", _FUNCTION.sub(r"\\\1", text))
