@@ -1,5 +1,6 @@
 """The `vtune` command, and the only place where errors become text and exit codes."""
 
+import atexit
 import errno
 import importlib.metadata
 import io
@@ -35,6 +36,7 @@ from .ending import (
     tell_of_threads,
 )
 from .eval import evaluate
+from .exits import Exits
 from .export import export
 from .faithfulness import faithfulness
 from .options import NoArguments
@@ -178,15 +180,28 @@ def _blame(error: BaseException) -> None:
         _end(failed)
 
 
+def _exited(error: RuntimeError) -> None:
+    """Print what is known where a library has ended the process."""
+    calls = traceback.extract_tb(error.__traceback__)
+    where = f"{calls[-1].filename}:{calls[-1].lineno}" if calls else ""
+    fix = "what the library has printed above may say why"
+    _say(broken(error) or RunFailed("a library ended the process by C's `exit`", where=where, fix=fix))
+
+
 def _end(error: VtuneError) -> NoReturn:
     """Print an error, keep the traceback of a failure in a user's file, and exit."""
+    _say(error)
+    raise SystemExit(1 if isinstance(error, RunFailed | ServiceError) else 2) from None
+
+
+def _say(error: VtuneError) -> None:
+    """Print an error, and keep the traceback of a failure in a user's file."""
     if isinstance(error, BrokenPart):
         _name_row(error)
     said = str(error)
     if isinstance(error, BrokenPart) and (log := _kept(error)) is not None:
         said += f"\n  log  {log}"
     sys.stderr.write(f"error: {clean(brief(said, most=2000))}\n")
-    raise SystemExit(1 if isinstance(error, RunFailed | ServiceError) else 2) from None
 
 
 def _name_row(error: BrokenPart) -> None:
@@ -221,6 +236,7 @@ def start() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Not every locale can encode the curves, or what a model wrote: escape it, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")
+    atexit.register(Exits(_exited).over)
     ending = Ending()
     try:
         with LostInterrupts():

@@ -384,3 +384,42 @@ def test_a_stream_closed_at_startup_is_not_replaced_by_another_file(number: int,
         content = file.read_bytes()
         assert (content[:4], content[-4:]) == (b"PAR1", b"PAR1")
     assert len(list(tmp_path.glob("*.parquet"))) == 3
+
+
+EXITS = """
+import ctypes, os, sys
+from vtune.cli import main
+
+def work():
+    CALL
+
+main.app = work
+main.start()
+"""
+C_EXIT = "ctypes.CDLL(None).exit(0)"
+
+
+def exits(call: str) -> "subprocess.CompletedProcess[str]":
+    """A command that has ended in this way."""
+    code = EXITS.replace("CALL", call)
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_a_library_cannot_end_the_command_as_if_it_had_succeeded() -> None:
+    ended = exits(C_EXIT)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: a library ended the process by C's `exit`\n  at   <string>:6\n")
+
+
+def test_a_thread_of_a_library_cannot_end_the_command_either() -> None:
+    thread = "c.pthread_create(ctypes.byref(n), None, c.exit, None); c.pthread_join(n, None)"
+    ended = exits(f"c = ctypes.CDLL(None); n = ctypes.c_ulong(); {thread}")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: a library ended the process by C's `exit`\n  fix")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_process_that_a_library_has_forked_may_exit(code: int) -> None:
+    forks = "c = ctypes.PyDLL(None); pid = c.fork(); pid or c.exit(7)"
+    ended = exits(f"{forks}; print(os.waitpid(pid, 0)[1]); sys.exit({code})")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, f"{7 << 8}\n", "")

@@ -52,6 +52,15 @@ def test_a_verifier_cannot_end_the_command_as_if_it_had_succeeded(tmp_path: Path
     assert e.value.where.startswith(f"{path}:")
 
 
+def test_a_library_of_a_verifier_that_ends_the_command_is_named(tmp_path: Path) -> None:
+    path = own(tmp_path, "__import__('ctypes').CDLL(None).exit(0)")
+    check = [sys.executable, "-m", "vtune.cli.main", "parts", "check", str(path)]
+    done = subprocess.run(check, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=HANGS)
+    assert done.returncode == 1
+    assert "verifier `anls` of anls.py is broken: RuntimeError: a library that it calls ended" in done.stderr
+    assert f"(sample 'check/1')\n  at   {path}:" in done.stderr
+
+
 def test_a_file_that_ends_the_process_while_it_is_loaded_is_named(tmp_path: Path) -> None:
     path = own(tmp_path, "from os import _exit; _exit(0)", before="TOO_FAR")
     with pytest.raises(RecipeError, match=r"cannot be loaded: RuntimeError: os._exit\(0\)"):
