@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 
 LAYERS = [
     {"errors"},
-    {"files", "parts", "sections", "signals", "waits"},
+    {"files", "manners", "parts", "sections", "signals", "waits"},
     {"kinds", "registry"},
     {"uses"},
     {"config", "differences", "schema"},

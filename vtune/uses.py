@@ -7,17 +7,16 @@ module. Other processes get its text, never its path, so that all of them run th
 import asyncio
 import hashlib
 import inspect
-import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from vtune.errors import BrokenPart, OutOfRange, RecipeError, RunFailed, VtuneError
+from vtune.manners import guard, staying
 from vtune.parts import WORDS
 from vtune.registry import TABLES
 from vtune.waits import waiting
@@ -92,52 +91,15 @@ def take(files: Iterable[Used]) -> list[Used]:
     found = []
     for file in files:
         if file.module not in _LOADED:
-            os._exit = _leave
-            _OURS.add(os.getpid())
+            guard(_paths)
             _LOADED[file.module] = file  # before it runs: it may already hang there
             _run(file)
         found.append(_LOADED[file.module])
     return found
 
 
-_exit = os._exit
-_OURS: set[int] = set()
-"""The processes that have loaded files; not those that a file has forked."""
-
-
-def _leave(status: int) -> NoReturn:
-    """`os._exit`, unless a user's file calls it in a process of ours: the command would seem to be done."""
-    path = sys._getframe(1).f_code.co_filename
-    if os.getpid() in _OURS and any(file.path == path for file in _LOADED.values()):
-        raise RuntimeError(f"os._exit({status}) would end the whole command, and nothing would be said")
-    _exit(status)
-
-
-@contextmanager
-def staying() -> Iterator[None]:
-    """Within it, a user's file is called, which must not leave the process in another working folder.
-
-    Relative paths, such as that of the run folder, would lead elsewhere.
-
-    Raises:
-        RuntimeError: If it did; the process is back in its folder.
-    """
-    before = now = _folder()
-    try:
-        yield
-    finally:
-        if before and (now := _folder()) != before:
-            os.chdir(before)
-    if now != before:
-        raise RuntimeError(f"it changes the working folder to {now}: use full paths, or change it back")
-
-
-def _folder() -> Path | None:
-    """The working folder; None if it no longer exists."""
-    try:
-        return Path.cwd()
-    except OSError:
-        return None
+def _paths() -> set[str]:
+    return {file.path for file in _LOADED.values()}
 
 
 def used() -> tuple[Used, ...]:

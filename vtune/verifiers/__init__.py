@@ -6,10 +6,11 @@ are scores, ours are exceptions.
 """
 
 from vtune.errors import BrokenPart, DataError, OutOfRange, VtuneError
+from vtune.manners import staying
 from vtune.registry import Parts, first_line
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import SCALE, Verdict
-from vtune.uses import broken, ill_made, staying
+from vtune.uses import broken, ill_made
 from vtune.verifiers.verifier import Case, Verifier, where
 
 __all__ = [

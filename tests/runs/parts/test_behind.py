@@ -16,6 +16,7 @@ from tests.schema.records import SAMPLE
 from vtune.cli import waiting
 from vtune.cli.waiting import Waiting
 from vtune.errors import BrokenPart, RecipeError
+from vtune.metrics.scored import scored_by
 from vtune.runs.agent import tools
 from vtune.runs.agent.tools import ToolsRecipe, tools_of
 from vtune.update.losses import Tokens
@@ -77,7 +78,7 @@ def test_a_process_that_a_part_has_forked_may_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fails", ["", "; 1 / 0"])
 def test_a_verifier_leaves_the_working_folder_as_it_is(tmp_path: Path, fails: str) -> None:
-    use([own(tmp_path, f"__import__('os').chdir('/'){fails}")])
+    use([own(tmp_path, f"from contextlib import chdir; chdir('/').__enter__(){fails}")])
     before = Path.cwd()
     with pytest.raises(
         BrokenPart, match="ZeroDivision" if fails else "it changes the working folder to /: use full"
@@ -86,11 +87,27 @@ def test_a_verifier_leaves_the_working_folder_as_it_is(tmp_path: Path, fails: st
     assert Path.cwd() == before
 
 
-def test_a_file_that_moves_the_process_while_it_is_loaded_is_refused(tmp_path: Path) -> None:
-    path, before = own(tmp_path, "__import__('os').chdir('/')", before="TOO_FAR"), Path.cwd()
-    with pytest.raises(RecipeError, match="cannot be loaded: RuntimeError: it changes the working folder"):
+@pytest.mark.parametrize("moves", ["os.chdir('/')", "contextlib.chdir('/').__enter__()"])
+def test_a_file_that_moves_the_process_while_it_is_loaded_is_refused(moves: str, tmp_path: Path) -> None:
+    path, before = own(tmp_path, f"import os, contextlib; {moves}", before="TOO_FAR"), Path.cwd()
+    with pytest.raises(RecipeError, match=r"cannot be loaded: RuntimeError: .* the w.*: use full paths"):
         use([path])
     assert Path.cwd() == before
+
+
+def test_no_part_moves_the_process(tmp_path: Path) -> None:
+    """Also a scorer, whose calls are not watched as those of a verifier are."""
+    use([path := own(tmp_path, "__import__('os').chdir('/')", before="    by_source", file="worst.py")])
+    before = Path.cwd()
+    with pytest.raises(BrokenPart, match=r"os.chdir\('/'\) would move the whole command: use full") as e:
+        scored_by("worst", [])
+    assert e.value.where.startswith(f"{path}:")
+    assert Path.cwd() == before
+
+
+def test_a_part_may_be_elsewhere_for_a_moment(tmp_path: Path) -> None:
+    use([own(tmp_path, "import contextlib\n    with contextlib.chdir('/'): pass")])
+    assert verdict_on("<answer>red</answer>", ASKED).score == 1
 
 
 @pytest.mark.parametrize("field", ["advantages", "old_logprobs"])
