@@ -23,13 +23,18 @@ def read(path: Path, options: Options) -> Iterator[Found]:
             yield place, DataError(f"{len(columns)} columns", fix="write picture, question and answer")
             continue
         picture, question, answer = columns
+        try:
+            data = (path.parent / picture).read_bytes()
+        except OSError as error:
+            yield place, DataError(f"no picture {picture}: {error.strerror}", fix="add it")
+            continue
         yield (
             place,
             Sample(
                 id=place.id,
                 source="lines",
                 prompt=(Message("user", f"{IMAGE}\n{question}"),),
-                images=(Picture(data=(path.parent / picture).read_bytes()),),
+                images=(Picture(data=data),),
                 ground_truth=answer,
                 verifier=options.verifier or "exact",
             ),

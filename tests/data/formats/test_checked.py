@@ -36,7 +36,7 @@ WRONG = {
         "`tools` of a sample is",
     ),
     "a path": (
-        "images=(Picture(data=(path.parent / picture).read_bytes()),)",
+        "images=(Picture(data=data),)",
         "images=('red.png',)",
         "`images` of a sample is ('red.png',) ({}, row 0)",
     ),
@@ -48,18 +48,24 @@ WRONG = {
 }
 
 
+def written(folder: Path, old: str, new: str) -> tuple[Path, Path]:
+    """A format of which something is replaced, and its rows."""
+    assert old in LINES
+    files = use([ROOT / "tests/own/lines.py"])
+    rows = FORMATS["lines"].specimen(folder).path  # type: ignore[misc]
+    forget(files)
+    path = folder / "mine.py"
+    path.write_text(LINES.replace(old, new, 1), encoding="utf-8")
+    return path, rows
+
+
 @pytest.mark.parametrize("by", ["import", "eval"])
 @pytest.mark.parametrize("what", WRONG)
 def test_a_format_that_yields_something_else_is_named_with_the_row(
     tmp_path: Path, what: str, by: str
 ) -> None:
     old, new, said = WRONG[what]
-    assert old in LINES
-    files = use([ROOT / "tests/own/lines.py"])
-    rows = FORMATS["lines"].specimen(tmp_path).path  # type: ignore[misc]
-    forget(files)
-    path = tmp_path / "mine.py"
-    path.write_text(LINES.replace(old, new, 1), encoding="utf-8")
+    path, rows = written(tmp_path, old, new)
     if by == "import":
         ended = vtune("data", "import", "lines", rows, "--uses", path, "--out", tmp_path / "o.parquet")
     else:
@@ -75,3 +81,26 @@ def test_a_format_that_yields_something_else_is_named_with_the_row(
     assert said.format(rows) in ended.err
     assert f"  at   {path}:" in ended.err
     assert not (tmp_path / "o.parquet").exists()
+
+
+def test_a_format_that_fails_is_named_with_the_row_and_its_file(tmp_path: Path) -> None:
+    path, rows = written(tmp_path, COLUMNS, f"{COLUMNS}; 1 / (1 - number)")
+    ended = vtune("data", "import", "lines", rows, "--uses", path, "--out", tmp_path / "o.parquet")
+    assert ended.code == 1
+    assert f": ZeroDivisionError: division by zero (entry 1 of {rows})\n  at   {path}:" in ended.err
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_an_error_that_a_format_raises_is_about_the_rest_of_its_file(tmp_path: Path, row: int) -> None:
+    raises = f"{COLUMNS}\n        if number == {row}: raise DataError('odd', fix='mend it')"
+    path, rows = written(tmp_path, COLUMNS, raises)
+    (other := tmp_path / "other.tsv").write_bytes(rows.read_bytes())
+    out = tmp_path / "o.parquet"
+    ended = vtune("data", "import", "lines", rows, other, "--uses", path, "--out", out)
+    if row == 0:
+        assert (ended.code, ended.err) == (2, f"error: odd\n  at   {rows}\n  fix  mend it\n")
+        return
+    assert ended.code == 0
+    for file in (rows, other):
+        assert f"{file}: odd (raised after 1 entry: the rest of the file is not read); mend it;" in ended.out
+    assert "2 samples of 4 rows" in ended.out

@@ -111,7 +111,7 @@ CASES = {
 """Kind -> a file with one part of that kind, and the line before which it raises."""
 
 
-WHOLE = {"format", "loss", "scorer"}
+WHOLE = {"loss", "scorer"}
 """Kinds whose functions are given no sample, or all of them."""
 
 
@@ -241,7 +241,7 @@ def test_a_part_that_raises_is_one_error_with_its_line(kind: str, tiny: Path, tm
     said = ended.err[ended.err.index("error: ") :]
     first, at, fix, log = said.splitlines()
     assert first.startswith(f"error: {TABLES[kind].word} `")
-    broken, _, row = first.partition(" (sample '")
+    broken, _, row = first.partition(" (")
     assert broken.endswith("of mine.py is broken: ZeroDivisionError: division by zero")
     assert bool(row) is (kind not in WHOLE), first
     assert at == f"  at   {path}:{line + 1}"
