@@ -68,11 +68,9 @@ def _scores(scores: Mapping[str, Any]) -> dict[str, float]:
     row = {
         name: float(value)
         for name, value in scores.items()
-        if name not in _COUNTS and isinstance(value, int | float)
+        if name not in _COUNTS and isinstance(value, int | float) and not isinstance(value, bool)
     }
     categories = scores.get("categories", {})
-    if not isinstance(categories, Mapping):
-        return row  # a custom scorer may use this name for anything
     # Built-in scorers give several numbers per category; a custom one may give only the score.
     parts = {name: one.get("score") if isinstance(one, Mapping) else one for name, one in categories.items()}
     return row | {f"score_{name}": one for name, one in parts.items() if isinstance(one, int | float)}

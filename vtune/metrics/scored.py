@@ -11,7 +11,7 @@ from vtune.files.json_text import check_depth
 from vtune.metrics.benchmarks import SCORERS, Mark, Scores
 from vtune.parts import OURS
 from vtune.schema.source_names import ALL
-from vtune.uses import broken, ill_made
+from vtune.uses import broken, defined, ill_made
 
 GIVE = (
     'return a dict of names and numbers, as {"score": 0.5}; write `float(…)` around those of numpy and torch'
@@ -38,11 +38,11 @@ def scored_by(scorer: str, marks: Sequence[Mark]) -> Scores:
     """
     part, scores = (SCORERS.kind, scorer), raw_scores(scorer, marks)
     if what := _no_score(scores, marks, own=scorer not in OURS[SCORERS.kind]):
-        wrong = OutOfRange(what, PLAIN if _converts(scores.get("score")) else NUMBER)
-        raise broken(wrong, part) or wrong
+        fix = PLAIN if _converts(scores.get("score")) else NUMBER
+        raise ill_made(part, OutOfRange(what, fix), fix, defined(SCORERS[scorer]))
     for what, fix in ((_unwritten(scores), GIVE), _misshapen(scores)):
         if what:
-            raise ill_made(part, what, fix)
+            raise ill_made(part, what, fix, defined(SCORERS[scorer]))
     if scores.get("score") is None:
         scores.pop("score", None)
     return scores
@@ -63,7 +63,8 @@ def raw_scores(scorer: str, marks: Sequence[Mark]) -> Scores:
             raise failed from error
         raise
     if not isinstance(found, Mapping):
-        raise ill_made((SCORERS.kind, scorer), f"it returns {found!r:.60}, not a dict", GIVE)
+        what = f"it returns {found!r:.60}, not a dict"
+        raise ill_made((SCORERS.kind, scorer), what, GIVE, defined(SCORERS[scorer]))
     return dict(found)
 
 
@@ -141,9 +142,21 @@ def _misshapen(scores: Mapping[str, Any], place: str = "") -> tuple[str, str]:
         return f"its `{place}intervals` is {sure!r:.60}", 'give {"score": {"value": …, "low": …, "high": …}}'
     if not isinstance(unscored, list | tuple) or not all(isinstance(name, str) for name in unscored):
         return f"its `{place}unscored_parts` is {unscored!r:.60}", "give a list of names"
+    parts = scores.get("categories", {})
+    if not isinstance(parts, Mapping) or not all(map(_is_part, parts.values())):
+        return (
+            f"its `{place}categories` is {parts!r:.60}",
+            "give a dict with a finite number for each category",
+        )
     nested = {name: one for name, one in scores.items() if isinstance(one, Mapping) and name != "intervals"}
     found = (_misshapen(one, f"{place}{name}.") for name, one in nested.items())
     return next((wrong for wrong in found if wrong[0]), ("", ""))
+
+
+def _is_part(value: object) -> bool:
+    """Whether it is the score of a category, or numbers with a score among them."""
+    score = value.get("score") if isinstance(value, Mapping) else value
+    return score is None or _is_number(score)
 
 
 def _is_estimate(value: object) -> bool:

@@ -55,6 +55,14 @@ WRONG = {
         '{"score": 0.5, "parts": {"a": {"intervals": 0.1}}}',
         "TypeError: its `parts.a.intervals` is 0.1",
     ),
+    "a text for a category": (
+        '{"score": 0.5, "categories": {"a": {"score": "0.5"}}}',
+        "TypeError: its `categories` is {'a': {'score': '0.5'}}",
+    ),
+    "a truth for a category": (
+        '{"score": 0.5, "categories": {"a": True, "b": None}}',
+        "TypeError: its `categories` is {'a': True, 'b': None}",
+    ),
     "a part without a list": ('{"score": 0.5, "unscored_parts": 3}', "TypeError: its `unscored_parts` is 3"),
 }
 """Name -> an invalid scorer result, and the expected error."""
@@ -107,7 +115,7 @@ def test_an_invalid_score_is_an_error_before_results_are_written(what: str, here
     ended = run(here)
     assert ended.code == 1
     assert f"error: scorer `mine` of mine.py is broken: {said}" in ended.err
-    assert f"  at   {file}\n  fix  " in ended.err
+    assert re.search(rf"  at   {re.escape(str(file))}:\d+\n  fix  ", ended.err)
     assert "`vtune parts check` of the file tries it" in ended.err
     assert "Traceback" not in ended.err
     assert not {"results.json", "items.jsonl"} & {path.name for path in (here / "out").iterdir()}
@@ -151,7 +159,8 @@ def test_custom_categories_may_be_given_as_plain_scores() -> None:
     more: dict[str, Any] = {"evidence_score": 1.0, "max_unaudited": 0.0, "seed": 0}
     row = evaluated("quiz", [], {"score": 0.5, "categories": {"a": 0.25, "b": {"score": 0.75}}}, [], **more)
     assert row["eval/quiz/all"] == {"score": 0.5, "score_a": 0.25, "score_b": 0.75}
-    assert evaluated("quiz", [], {"score": 0.5, "categories": 3}, [], **more)["eval/quiz/all"]["score"] == 0.5
+    truth = evaluated("quiz", [], {"score": 0.5, "passed": True}, [], **more)
+    assert truth["eval/quiz/all"] == {"score": 0.5}  # not 1
 
 
 def test_a_corrected_scorer_scores_existing_rollouts(here: Path) -> None:
