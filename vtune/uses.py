@@ -303,12 +303,15 @@ async def awaited(part: tuple[str, str], called: Callable[..., Any], *arguments:
         arguments: Its arguments.
 
     Raises:
-        BrokenPart: If a user's own function lacks `async`.
+        BrokenPart: If a user's own function lacks `async`, or exits.
     """
-    found = called(*arguments)
-    if isinstance(found, Awaitable):
-        with waiting(part, found):
-            return await found
+    try:
+        found = called(*arguments)
+        if isinstance(found, Awaitable):
+            with waiting(part, found):
+                return await found
+    except SystemExit as error:  # it would end the event loop, and leave every other task unawaited
+        raise broken(error, part) or error from error
     name = getattr(called, "__name__", "it")
     what = f"`{name}` is not `async`: it returns {type(found).__name__} at once"
     raise ill_made(part, what, f"write `async def {name}(…)`", defined(called))

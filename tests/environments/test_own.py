@@ -227,6 +227,8 @@ CROPPED = (
         (("self.moves = 0\n", 'self.moves = 0\n        self.stop = "</move>"\n'), "give a tuple of texts"),
         (("picture.resize(", "picture.unsize("), "has no attribute 'unsize'"),
         (("return [Act(seen", "raise __import__('asyncio').CancelledError; [Act(seen"), "was cancelled"),
+        (("return [Act(seen", "raise SystemExit(0); [Act(seen"), "is broken: SystemExit: 0"),
+        (("return Outcome(float(there)", "return Outcome(there"), "a score is True: give a number"),
         (
             ("return [Act(seen", "return [Act(__import__('dataclasses').replace(seen, status='fine')"),
             "'fine': give one of ok, error",

@@ -1,6 +1,8 @@
 """Scores and outcomes computed by users' parts."""
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,3 +25,17 @@ def test_a_numpy_number_becomes_a_serialisable_one(score: float) -> None:
 def test_a_part_that_is_not_a_number_is_an_error_at_construction(value: float) -> None:
     with pytest.raises(ValueError, match="part 'iou' of a verdict is"):
         Verdict(0.5, "half", {"iou": value})
+
+
+@pytest.mark.parametrize("score", [True, np.bool_(False), None, "0.5", [0.5], np.array([0.5])])
+@pytest.mark.parametrize("made", [Verdict, Outcome])
+def test_a_score_that_is_no_number_is_an_error(
+    score: Any, made: Callable[[Any, str], Verdict | Outcome]
+) -> None:
+    with pytest.raises(TypeError, match=r"a score is .*: give a number \(`float\(…\)` of a truth value\)"):
+        made(score, "right")
+
+
+def test_the_reason_of_an_outcome_is_a_text() -> None:
+    with pytest.raises(TypeError, match="the reason of an outcome is None: write a text"):
+        Outcome(0.5, None)  # type: ignore[arg-type]

@@ -193,7 +193,7 @@ def _named(name: str, *, rows: bool = False) -> Iterator[None]:
         if (wrong := uncancelled(error)) is None:
             raise
         raise broken(wrong, (ENVIRONMENTS.kind, name)) or wrong from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # an exit would end the event loop, not the run
         if isinstance(error, VtuneError) and (rows or not isinstance(error, DataError)):
             raise
         raise broken(error, (ENVIRONMENTS.kind, name)) or error from error

@@ -7,7 +7,7 @@ from vtune.errors import OutOfRange
 from vtune.schema.box import Box
 from vtune.schema.message import Message, Picture
 from vtune.schema.reward import Reward
-from vtune.schema.verdict import SCALE
+from vtune.schema.verdict import SCALE, number
 
 Status = Literal["ok", "error", "blocked", "timeout", "killed", "limit", "infra"]
 """How a tool call ended. `infra` is our failure, all others are the model's responsibility.
@@ -90,9 +90,12 @@ class Outcome:
     why: str
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.score <= 1.0:  # also catches NaN
-            raise OutOfRange(f"an outcome must be in [0, 1], got {self.score}", SCALE)
-        object.__setattr__(self, "score", float(self.score))  # files cannot store numpy or torch numbers
+        score = number(self.score)
+        if not 0.0 <= score <= 1.0:  # also catches NaN
+            raise OutOfRange(f"an outcome must be in [0, 1], got {score}", SCALE)
+        if not isinstance(self.why, str):
+            raise TypeError(f"the reason of an outcome is {self.why!r:.60}: write a text")
+        object.__setattr__(self, "score", score)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

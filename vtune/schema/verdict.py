@@ -10,6 +10,19 @@ SCALE = "scale it: divide by the most that it can be, and leave out what is not 
 """The next step for a score outside its range."""
 
 
+def number(score: object) -> float:
+    """A score as a plain number: files cannot store those of numpy and torch.
+
+    Raises:
+        TypeError: If it is something else, such as None, a text or a truth value; says what to write.
+    """
+    plain = getattr(score, "item", None) if getattr(score, "shape", None) == () else None
+    found = plain() if callable(plain) else score
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise TypeError(f"a score is {score!r:.60}: give a number (`float(…)` of a truth value)")
+    return float(found)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """A score and its reason, short enough to read in a report.
@@ -23,9 +36,10 @@ class Verdict:
     """Facts behind the score, by name, e.g. `iou@50`: for metrics, never for the reward."""
 
     def __post_init__(self) -> None:
-        if not -1.0 <= self.score <= 1.0:  # also catches NaN
+        score = number(self.score)
+        if not -1.0 <= score <= 1.0:  # also catches NaN
             raise OutOfRange(
-                f"a score is {self.score:.4g}, and scores lie in [0, 1], of looks and rewards in [-1, 1]",
+                f"a score is {score:.4g}, and scores lie in [0, 1], of looks and rewards in [-1, 1]",
                 SCALE,
             )
         if not isinstance(self.why, str):
@@ -39,5 +53,5 @@ class Verdict:
                 raise TypeError(f"the name of a part of a verdict is {name!r:.60}: write a text")
             if not isfinite(value):
                 raise ValueError(f"part {name!r} of a verdict is {value}: leave out what is not known")
-        object.__setattr__(self, "score", float(self.score))
+        object.__setattr__(self, "score", score)
         object.__setattr__(self, "parts", parts)
