@@ -19,7 +19,6 @@ from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
-from vtune.uses import given
 
 NAME_ONE = "set `reward.judge`; a reward service uses only that of its --recipe"
 """The next step if a model would have to judge, but none is configured."""
@@ -164,8 +163,7 @@ async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Jud
     who = judges.who(sample)
     if not call.images and not (who is not None and EVIDENCE[who].reads_text):
         return Verdict(0.0, "no picture")
-    found = await judges.of(sample).judge(sample, trajectory, k)
-    verdict = given(found, Verdict, EVIDENCE.kind, who or "")
+    verdict = await judges.of(sample).judge(sample, trajectory, k)
     return _turned(verdict, judges.levels) if _errs(sample, call, judges.levels.errs) else verdict
 
 

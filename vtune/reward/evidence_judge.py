@@ -105,22 +105,25 @@ class _Own:
         self._own = judge
 
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
-        found: Verdict = await awaited(self._part, self._own.judge, sample, trajectory, k)
-        return found
+        found: object = await awaited(self._part, self._own.judge, sample, trajectory, k)
+        if isinstance(found, Verdict):
+            return found
+        what = f"`judge` returns {type(found).__name__}, not Verdict (sample {sample.id!r})"
+        raise ill_made(self._part, what, "return Verdict(score, why)", defined(self._own.judge))
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool | None:
         found = await awaited(self._part, self._own.shows_target, sample, trajectory, k)
-        return None if found is None else self._truth(found, self._own.shows_target)
+        return None if found is None else self._truth(found, self._own.shows_target, sample)
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         found = await awaited(self._part, self._own.shows_small, sample, trajectory, k)
-        return self._truth(found, self._own.shows_small)
+        return self._truth(found, self._own.shows_small, sample)
 
-    def _truth(self, found: object, by: Callable[..., Any]) -> bool:
+    def _truth(self, found: object, by: Callable[..., Any], sample: Sample) -> bool:
         """An answer for the audit, where a text such as "no" would count as yes."""
         if isinstance(found, bool | np.bool_):
             return bool(found)
-        what = f"`{by.__name__}` returns {found!r:.60}"
+        what = f"`{by.__name__}` returns {found!r:.60} (sample {sample.id!r})"
         raise ill_made(self._part, what, "return True or False", defined(by))
 
 

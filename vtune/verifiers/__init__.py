@@ -10,7 +10,7 @@ from vtune.manners import staying
 from vtune.registry import Parts, first_line
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import SCALE, Verdict
-from vtune.uses import broken, ill_made
+from vtune.uses import broken, defined, ill_made
 from vtune.verifiers.verifier import Case, Verifier, where
 
 __all__ = [
@@ -83,7 +83,12 @@ def verdict_on(reply: str, sample: Sample) -> Verdict:
         with staying():
             verdict: object = verifier.verify(reply, sample)
         if not isinstance(verdict, Verdict):
-            raise ill_made(part, f"it returns {type(verdict).__name__}, not Verdict", VERDICT_IS)
+            raise ill_made(
+                part,
+                f"it returns {type(verdict).__name__}, not Verdict",
+                VERDICT_IS,
+                defined(verifier.verify),
+            )
         if verdict.score < 0.0:
             raise OutOfRange(f"it scores {verdict.score:.3g}, and a verifier's scores lie in [0, 1]", SCALE)
         if between_0_and_1(verdict.score) and not verifier.partial_credit:

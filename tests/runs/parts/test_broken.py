@@ -335,7 +335,12 @@ def test_a_verifier_that_returns_no_verdict_is_blamed(worker: str, tmp_path: Pat
     use([path])
     with pytest.raises(RunFailed, match="it returns float, not Verdict") as failed:
         verdict_of()
-    assert failed.value.where == str(path)
+    line = (
+        path.read_text()
+        .splitlines()
+        .index(next(x for x in path.read_text().splitlines() if "def verify" in x))
+    )
+    assert failed.value.where == f"{path}:{line + 1}"
     assert failed.value.fix.startswith("return Verdict(score, why)")
 
 

@@ -168,6 +168,23 @@ def test_an_evidence_judge_answers_the_audit_with_true_or_false(tmp_path: Path, 
         asyncio.run(judge.shows_target(sample(TARGET), looks((0, 0, 9, 9)), 0))
 
 
+def test_an_evidence_judge_that_returns_no_verdict_is_named_with_its_line_and_the_sample(
+    tmp_path: Path,
+) -> None:
+    text = (ROOT / "tests/own/near.py").read_text(encoding="utf-8")
+    (path := tmp_path / "mine.py").write_text(
+        text.replace('return Verdict(self._levels.full, "near: on a target")', 'return "full"').replace(
+            "return Verdict(self._levels.miss", 'return "miss" or Verdict(self._levels.miss'
+        )
+    )
+    use([path])
+    judge, asked = opened_judge("near", recipe().evidence, None), sample(TARGET)
+    with pytest.raises(BrokenPart, match="`judge` returns str, not Verdict") as failed:
+        asyncio.run(judge.judge(asked, looks((0, 0, 9, 9)), 0))
+    assert repr(asked.id) in failed.value.what
+    assert failed.value.where.startswith(f"{path}:")
+
+
 def test_a_part_of_the_reward_cannot_change_the_scores_of_others(tmp_path: Path) -> None:
     text = (ROOT / "tests/own/brief.py").read_text(encoding="utf-8")
     line = "    words = len("
