@@ -505,6 +505,26 @@ def test_a_run_on_disk_has_taught_what_its_own_recipe_says(
     assert "what runs/school was trained on is unknown: not the recipe of a run" in policy["why"]
 
 
+@pytest.mark.parametrize(("prompt", "unseen"), [("plain", True), ("codev", False), ("tools", True)])
+def test_a_prompt_that_the_cold_start_never_showed_is_noted(
+    prompt: str, unseen: bool, shipped: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_samples(Path("signs.parquet"), list(lens.samples(1, 4, seed=0, split="train")))
+    text = find_shipped("rl/codev-tiny").path.read_text()
+    text = text.replace("runs/demo/sft/", "runs/school/").replace("runs/demo/data/train", "signs")
+    text = text.replace("prompt: plain ", f"prompt: {prompt} ")
+    Path("mine.yaml").write_text(
+        "#   vtune data make traces --data signs.parquet --prompt codev --out cold.parquet\n"
+        f'#   vtune sft --recipe codev-tiny --set "data=[cold.parquet]" --out runs/school\n{text}'
+    )
+    found = check_joins(["mine.yaml"], shipped=shipped)
+    notes = {join["about"]: join["why"] for join in found["joins"] if join["level"] == "note"}
+    assert ("prompt" in notes) == unseen
+    if unseen:
+        assert "begin with a system turn that is not in this prompt" in notes["prompt"]
+
+
 def test_a_sweep_still_joins_once_its_cold_start_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from vtune.rollout.prompts import STYLES
 from vtune.rollout.recipe import Rollout
 from vtune.runs.agent.tools import ToolsRecipe, check_tools, sections_of
 from vtune.runs.recipes.chain.policies import Asked, accuracy, asked, form
+from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import TOOLS
@@ -157,9 +158,18 @@ class Edge:
         return replace(join, level="note", why=why, fix="train a cold start first: `vtune sft`")
 
     def _prompt(self, posed: Sequence[Asked]) -> Join:
-        return prompt_join(
-            self._writer, self._reader.name, self._reader.rollout.prompt, posed, self._reader.cold_start
-        )
+        reader = self._reader
+        join = prompt_join(self._writer, reader.name, reader.rollout.prompt, posed, reader.cold_start)
+        if join.level != "ok" or not posed:
+            return join
+        taught = {_system(trace.messages) for trace in reader.taught}
+        # Traces without a system turn, such as Thyme's, hold their instructions in the question.
+        if not taught or "" in taught or taught & {_system(one.turns) for one in posed}:
+            return join
+        why = f"the traces of {reader.cold_start} begin with a system turn that is not in this prompt"
+        fix = "the rollout.prompt that the traces were made with (`vtune data make traces --prompt`), or "
+        fix += "traces made with this one"
+        return replace(join, level="note", why=why, fix=fix)
 
     def _format(self, posed: Sequence[Asked]) -> Join:
         """Check the forms that the cold start taught and that the prompt asks for, by the format rule."""
@@ -290,6 +300,11 @@ def _asking_right(one: Asked) -> str:
         "found by a comment `#   vtune sft …` whose `--out` is where `model` lies), or questions that say it "
         "themselves, as an import of boxes writes them"
     )
+
+
+def _system(turns: Sequence[Message]) -> str:
+    """The system turn that a conversation begins with; empty if there is none."""
+    return turns[0].content.strip() if turns and turns[0].role == "system" else ""
 
 
 def judged_by(reward: RewardRecipe) -> str:
