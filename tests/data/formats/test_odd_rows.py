@@ -282,3 +282,26 @@ def test_options_with_letters_are_listed_once_and_used_for_choice(given: Any, an
 def test_options_with_letters_out_of_order_are_unchanged(given: Any) -> None:
     found = question_sample(QUESTION | {"answer": given[0], "options": given}, PLACE, OPTIONS, source="a")
     assert found.choices == tuple(given)
+
+
+@pytest.mark.parametrize("numbers", [[10, 20, 110, 140], [10.5, 20.0]])
+def test_a_list_of_numbers_is_one_answer_not_several(numbers: list[float]) -> None:
+    judge = {"style": "rule", "ground_truth": numbers}
+    rows = [
+        verl_sample(VERL | {"prompt": user("<image>Where?"), "reward_model": judge}, PLACE, OPTIONS),
+        question_sample({"problem": "Where?", "answer": numbers}, PLACE, OPTIONS, source="a"),
+    ]
+    for sample in rows:
+        assert json.loads(sample.ground_truth) == numbers
+        assert "aliases" not in sample.verifier_parm
+    named = Options(verifier="exact")
+    years = verl_sample(VERL | {"reward_model": {"ground_truth": [1999, 2000]}}, PLACE, named)
+    assert (years.ground_truth, years.verifier_parm["aliases"]) == ("1999", ["2000"])
+
+
+@pytest.mark.parametrize("medium", ["video", "audio"])
+def test_a_question_about_a_video_or_a_sound_is_refused(medium: str) -> None:
+    row = VERL | {"prompt": user(f"<{medium}>Which?"), "images": [], f"{medium}s": ["x.mp4"]}
+    with pytest.raises(DataError, match="samples show only pictures"):
+        verl_sample(row, PLACE, OPTIONS)
+    assert verl_sample(row | {f"{medium}s": []}, PLACE, OPTIONS).question == f"<{medium}>Which?"

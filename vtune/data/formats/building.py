@@ -112,6 +112,7 @@ def build_sample(
         DataError: Names the column and the fix.
     """
     _check_asked(turns)
+    _check_pictured(turns, extra or {})
     row = {
         "data_source": source,
         "images": [picture_to_row(picture) for picture in images],
@@ -159,6 +160,21 @@ def _check_asked(turns: Sequence[Row]) -> None:
         )
 
 
+def _check_pictured(turns: Sequence[Row], extra: Mapping[str, Any]) -> None:
+    """Check that no turn shows a video or a sound, which the rest of the row holds.
+
+    Raises:
+        DataError: If one does: the policy would be asked about what it cannot see.
+    """
+    text = "".join(turn["content"] for turn in turns)
+    for medium in ("video", "audio"):
+        held = next((column for column in (f"{medium}s", medium) if extra.get(column)), None)
+        if held is not None and f"<{medium}>" in text:
+            raise wrong(
+                held, f"the prompt shows a <{medium}>, and samples show only pictures", "drop the row"
+            )
+
+
 def own_id(source: str, place: Place) -> str:
     """The id for a row that has none: its place, made unique by the source."""
     return place.id if place.name == source else f"{source}/{place.id}"
@@ -192,7 +208,8 @@ def judged(
     Args:
         question: The user's turn; options listed in it become the choices.
         truth: As in the file: a text or number, or a list whose first entry is the reference and whose other
-            entries are also right; boxes, if the caller's verifier judges boxes.
+            entries are also right; several numbers are one answer, unless the caller names a verifier; boxes,
+            if the caller's verifier judges boxes.
         options: Its `verifier` takes precedence, if set.
         column: Column of the truth, for errors.
         choices: The options, if the file lists them separately from the question.
@@ -208,9 +225,7 @@ def judged(
     if options.verifier is not None and VERIFIERS[options.verifier].answers_in_boxes and listed_boxes:
         boxes = box_truth(column, truth)
         return {"ground_truth": boxes, "verifier": options.verifier, "verifier_parm": {}, "choices": ()}
-    truths = truth if isinstance(truth, list) else [truth]
-    if not truths:
-        raise mistyped(column, None, "the reference answer")
+    truths = _references(column, truth, options)
     if any(isinstance(item, Mapping) and "range" in item for item in truths):
         raise wrong(
             column,
@@ -236,6 +251,21 @@ def judged(
         "verifier_parm": {"aliases": texts[1:]} if len(texts) > 1 else {},
         "choices": listed if verifier == choice.NAME else (),
     }
+
+
+def _references(column: str, truth: Any, options: Options) -> list[Any]:
+    """The reference answers; several numbers without a verifier are one, such as a box, as in text tables.
+
+    Raises:
+        DataError: If there is none.
+    """
+    if not isinstance(truth, list):
+        return [truth]
+    if not truth:
+        raise mistyped(column, None, "the reference answer")
+    if options.verifier is None and len(truth) > 1 and all(type(item) in (int, float) for item in truth):
+        return [f"[{', '.join(text_of(column, item) for item in truth)}]"]
+    return truth
 
 
 def others(row: Mapping[str, Any], *used: str) -> dict[str, Any]:
