@@ -228,7 +228,7 @@ CROPPED = (
         (("picture.resize(", "picture.unsize("), "has no attribute 'unsize'"),
         (("return [Act(seen", "raise __import__('asyncio').CancelledError; [Act(seen"), "was cancelled"),
         (("return [Act(seen", "raise SystemExit(0); [Act(seen"), "is broken: SystemExit: 0"),
-        (("return Outcome(float(there)", "return Outcome(there"), "a score is True: give a number"),
+        (("return Outcome(float(there)", "return Outcome(str(there)"), "a score is 'True': give a number"),
         (
             ("return [Act(seen", "return [Act(__import__('dataclasses').replace(seen, status='fine')"),
             "'fine': give one of ok, error",

@@ -11,15 +11,15 @@ SCALE = "scale it: divide by the most that it can be, and leave out what is not 
 
 
 def number(score: object) -> float:
-    """A score as a plain number: files cannot store those of numpy and torch.
+    """A score as a plain number: files cannot store those of numpy and torch. True is 1.
 
     Raises:
-        TypeError: If it is something else, such as None, a text or a truth value; says what to write.
+        TypeError: If it is something else, such as None or a text; says what to write.
     """
     plain = getattr(score, "item", None) if getattr(score, "shape", None) == () else None
     found = plain() if callable(plain) else score
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise TypeError(f"a score is {score!r:.60}: give a number (`float(…)` of a truth value)")
+    if not isinstance(found, int | float):
+        raise TypeError(f"a score is {score!r:.60}: give a number")
     return float(found)
 
 
