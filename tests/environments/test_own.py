@@ -236,6 +236,12 @@ CROPPED = (
         (("return [Act(seen", "return [Act(__import__('dataclasses').replace(seen, output=5)"), "are texts"),
         (("return [Act(seen", f"return [Act({CROPPED}"), "`image` 99, and the conversation has 1 picture(s)"),
         (("arguments=json", "tool=5, arguments=json"), "`tool` of an act is 5: give a text"),
+        (("arguments=json", "end=-5, arguments=json"), "`end` of an act is -5, in a turn of"),
+        (("arguments=json", "end='3', arguments=json"), "`end` of an act is '3', in a turn of"),
+        (
+            ("return [Act(seen, ", "return [Act(seen), Act(seen, end=3, "),
+            "`end` of an act is 3, in a turn of",
+        ),
         (("return [Act(seen", "return [Act(seen.text"), "it returns str, not Observation"),
         (("return [Act(seen", "raise DataError('no way') or [Act(seen"), "is broken: DataError: no way"),
     ],

@@ -130,6 +130,7 @@ class Checked(Episode):
                     raise TypeError(f"`tool` of an act is {act.tool!r:.60}: give a text")
                 if not isinstance(json.loads(act.arguments), dict):
                     raise TypeError(f"`arguments` is not a JSON object: {act.arguments!r:.60}")
+            _check_ends(acts, len(turn.text))
             text = "\n".join(act.seen.text for act in acts)
             if responses(text) != max(len(acts), 1):
                 raise ValueError(
@@ -182,6 +183,18 @@ def _stops(given: object) -> tuple[str, ...]:
     if not isinstance(given, tuple | list) or not all(isinstance(text, str) and text for text in given):
         raise TypeError(f"`stop` is {given!r:.60}: give a tuple of texts, none of them empty")
     return tuple(given)
+
+
+def _check_ends(acts: Sequence[Act], length: int) -> None:
+    """Check that the acts of a turn of this length are in its order: credit is given to their tokens."""
+    before = 0
+    for act in acts:
+        end = length if act.end is None else act.end
+        if type(end) is not int or not before <= end <= length:
+            what = f"`end` of an act is {act.end!r:.60}, in a turn of {length} characters"
+            after = f", after {before}" if before else ""
+            raise ValueError(f"{what}{after}: give an index in its text, in the order of the acts, or None")
+        before = end
 
 
 @contextmanager
